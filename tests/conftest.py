@@ -17,9 +17,8 @@ from hypothesis import settings
 from sqlalchemy import Engine, event
 
 from tests.interop import report as interop_report
-from tests.support.databases import BACKENDS, CleanDatabases
+from tests.support.databases import BACKENDS, CleanDatabases, make_schema
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import migrate
 
 HERE = Path(__file__).parent
 WAITING = {"integration", "interop", "faults"}
@@ -167,7 +166,7 @@ def _schema_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty database at this version's schema; copying it is faster than migrating."""
     path = tmp_path_factory.mktemp("schema") / "template.db"
     db = Database(f"sqlite:///{path}")
-    migrate.upgrade(db)
+    make_schema(db)
     with db.read() as conn:
         conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()

@@ -10,7 +10,7 @@ from tests.support.backends import PLACES
 from tests.support.paths import ROOT
 
 
-@pytest.mark.parametrize("place", [None, "tests/component/scheduler/live/test_reader.py::test_gone"])
+@pytest.mark.parametrize("place", [None, "tests/product/console/test_reader.py::test_gone"])
 def test_each_place_is_there(place: str | None) -> None:
     missing = [item for item in ([place] if place else PLACES) if not _is_there(item)]
     assert missing == ([place] if place else [])

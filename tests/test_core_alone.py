@@ -17,7 +17,14 @@ import pytest
 from tests.support.fresh_env import make_core_alone
 from tests.support.paths import ROOT
 
-BROUGHT = {"xwheel-alarms", "xwheel-console", "xwheel-devtools", "xwheel-jobs-as-code", "xwheel-run-logs"}
+BROUGHT = {
+    "xwheel-alarms",
+    "xwheel-console",
+    "xwheel-devtools",
+    "xwheel-jobs-as-code",
+    "xwheel-run-logs",
+    "xwheel-xxl-calls",
+}
 """What the extra ``server`` brings of ours."""
 
 OURS = sorted(path.stem for path in ROOT.glob("plugins/*/xwheel_*"))

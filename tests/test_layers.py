@@ -94,7 +94,7 @@ def imports(path: Path) -> Iterator[str]:
 STAGES = ("plan", "route", "fire", "send", "check", "finish", "upkeep")
 """Folders of the scheduler that a fire passes through, in this order, after ``cluster``."""
 
-NEXT_TO_STAGES = {"jobs", "runs", "scripts", "live"}
+NEXT_TO_STAGES = {"jobs", "runs", "scripts"}
 """Folders of the scheduler that know of stages, and of which no stage knows."""
 
 
@@ -273,10 +273,9 @@ def test_forbidden_calls_are_nowhere() -> None:
 
 PLUGINS = ROOT / "plugins"
 PLUGIN_FILES = sorted(PLUGINS.glob("*/*/*.py"))
-# these go with one version of xwheel alone: the tools start nodes and read their tables, files of jobs are checked as
-# the management API checks jobs, and alarms and logs have
-# rows next to those of runs
-OF_ONE_VERSION = {"alarms", "devtools", "jobs_as_code", "run_logs"}
+# these go with one version of xwheel alone: the tools start nodes and read their tables, as does what pages are told of
+# changes, alarms and logs have rows next to those of runs, and files of jobs are checked as the API checks jobs
+OF_ONE_VERSION = {"alarms", "console", "devtools", "jobs_as_code", "run_logs", "xxl_calls"}
 
 
 def test_plugins_import_only_public_parts_of_the_core() -> None:

@@ -33,6 +33,7 @@ from xwheel.plugin.contracts import (
     HandlerLookup,
     HostedRun,
     HostSetup,
+    KeepsMails,
     KeepsThings,
     LogChunk,
     LogEnd,
@@ -52,6 +53,7 @@ from xwheel.plugin.contracts import (
     TakesOptions,
 )
 from xwheel.plugin.discovery import CONTRACTS
+from xwheel.plugin.group_calls import GroupCall, GroupCalls, GroupReply
 from xwheel.plugin.identities import (
     Identity,
     IdentityProvider,
@@ -61,6 +63,7 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.news import BringsNews, NewsItem
 from xwheel.plugin.observers import Changes, Observer, RunEnd, SeesDispatches
 from xwheel.plugin.options import PluginOptions
 from xwheel.plugin.pages import Pages
@@ -139,7 +142,11 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         LogQuestions,
         LogAnswer,
         LogData,
+        BringsNews,
+        NewsItem,
+        KeepsMails,
     ],
+    GroupCalls: [GroupCall, GroupReply],
     Commands: [CommandSite, ManagementCalls],
 }
 HEAD = """# Plugins

@@ -66,7 +66,7 @@ ELSEWHERE = [
     Claim("docs/howto/databases.md", "tests/faults/test_u12_mariadb_sql.py", languages=("sql",)),
     Claim("docs/howto/listeners.md", "tests/unit/runtime/test_http_page.py"),
     Claim("docs/howto/wsgi.md", "tests/integration/test_wsgi_servers.py", languages=("sh",)),
-    Claim("docs/reference/xxl-job-openapi.md", "tests/component/api/xxl/test_job_calls.py"),
+    Claim("docs/reference/xxl-job-openapi.md", "tests/product/xxl_calls/test_job_calls.py"),
 ]
 
 

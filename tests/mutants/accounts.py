@@ -383,7 +383,7 @@ MISTAKES: Final = [
         old="if known is None or known.group_id is None or known.app_name != app_name:",
         new="if known is None or known.group_id is None:",
         why="A token of one group acts in the name of another.",
-        tests=("tests/security/test_matrix.py", "tests/component/api/xxl/test_job_calls_security.py"),
+        tests=("tests/security/test_matrix.py", "tests/component/api/xxl/test_group_tokens.py"),
     ),
     Mistake(
         file="xwheel/api/http/auth.py",

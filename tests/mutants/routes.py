@@ -96,13 +96,11 @@ MISTAKES: Final = [
         tests=("tests/security/test_own_objects.py::test_reports_and_the_overview_count_the_callers_groups",),
     ),
     Mistake(
-        file="xwheel/api/http/rate.py",
+        file="plugins/xxl_calls/xwheel_xxl_calls/rate.py",
         old="left = min(self._full, left + ",
         new="left = (left + ",
         why="A caller that rested for an hour could make a flood of calls.",
-        tests=(
-            "tests/component/api/xxl/test_job_calls_security.py::test_a_bucket_fills_up_evenly_and_holds_a_second",
-        ),
+        tests=("plugins/xxl_calls/tests/test_rate.py",),
     ),
     Mistake(
         file="xwheel/api/http/csv_file.py",

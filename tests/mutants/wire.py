@@ -8,6 +8,30 @@ from tests.mutants import Mistake
 
 MISTAKES: Final = [
     Mistake(
+        file="xwheel/api/plugins/group_calls.py",
+        old="if caller.is_executor or caller.group_id is None:",
+        new="if caller.group_id is None:",
+        why="The secret of a group's executors would open what its token is for: to change jobs, say.",
+        tests=("tests/component/api/plugins/test_group_calls.py", "tests/product/xxl_calls/test_matrix.py"),
+    ),
+    Mistake(
+        file="xwheel/api/plugins/group_calls.py",
+        old="if name in taken or name in self._known:",
+        new="if name in self._known:",
+        why="A plugin could take over registrations, outcomes or logs of executors.",
+        tests=("tests/component/api/plugins/test_group_calls.py",),
+    ),
+    Mistake(
+        file="plugins/xxl_calls/xwheel_xxl_calls/answers.py",
+        old="if job.group_id != call.group_id:",
+        new="if job.group_id is None:",
+        why="Jobs of other groups would be told apart from those that are not there.",
+        tests=(
+            "tests/product/xxl_calls/test_own_objects.py",
+            "tests/product/xxl_calls/test_job_calls_security.py",
+        ),
+    ),
+    Mistake(
         file="xwheel/wire/contract.py",
         old="for token in expected if token]",
         new="for token in expected]",
@@ -65,7 +89,7 @@ MISTAKES: Final = [
         tests=(
             "tests/contract/test_wire_golden.py",
             "tests/contract/test_traps.py",
-            "tests/contract/test_job_codec.py",
+            "tests/unit/wire/test_contract.py",
         ),
     ),
     Mistake(

@@ -1,0 +1,1 @@
+"""Tests of what ``xwheel[server]`` brings besides the core, in its environment."""

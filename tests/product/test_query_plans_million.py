@@ -15,7 +15,14 @@ from xwheel_alarms import storage as alarm_storage
 
 from tests.product.alarms import plans
 from tests.product.run_logs import plans as plan_logs
-from tests.support import million, plan_access, plan_audit, plan_cases, plan_live, plan_versions
+from tests.support import (
+    million,
+    plan_access,
+    plan_audit,
+    plan_cases,
+    plan_last_and_next,
+    plan_versions,
+)
 from tests.support.plan_cases import Case
 from tests.support.row_meter import metered
 from tests.support.rows import NOW
@@ -40,7 +47,6 @@ AT_ONCE = (
     "runs.list_unanswered",
     *plans.AT_ONCE,
     *plan_logs.AT_ONCE,
-    *plan_live.AT_ONCE,
 )
 
 
@@ -70,7 +76,7 @@ def test_each_question_is_understood(db: Database) -> None:
 
 def _every_case() -> list[Case]:
     """Return a call of every question."""
-    parts = (plan_cases, plan_access, plans, plan_logs, plan_audit, plan_live, plan_versions)
+    parts = (plan_cases, plan_access, plans, plan_logs, plan_audit, plan_last_and_next, plan_versions)
     return [case for part in parts for case in part.cases()]
 
 

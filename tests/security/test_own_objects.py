@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from xwheel_alarms.storage import rules
 
 from tests.component.api.conftest import Api
+from tests.support.bare_app import NEEDS
 from tests.support.callers import ROLES, Callers
-from tests.support.job_calls import Tenant
 from tests.support.route_calls import UNKNOWN, World
 from tests.support.rows import NOW
-from xwheel.api.http.permissions import PERMISSIONS
 from xwheel.api.openapi.document import Described, DescribedRoute, operations
 from xwheel.model import NewSource, RunState
-from xwheel.model.access import NODE, Actor, ActorKind, Grants, Permission, acting, current_actor
+from xwheel.model.access import NODE, Actor, ActorKind, Grants, acting
 from xwheel.plugin.resources import Of
 from xwheel.storage import jobs
 from xwheel.storage.database.engine import Database
@@ -569,65 +568,13 @@ def test_a_token_for_everything_takes_the_right_in_all_groups(
     assert api.call("GET", "tokens/tests").status_code == 200
 
 
-class TestJobCalls:
-    """XXL-JOB's job calls act as the group whose token is shown."""
-
-    def test_the_group_acts_during_a_call_and_the_node_after_it(
-        self, api: Api, orders: Tenant, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        seen: list[Actor] = []
-        usual = api.parts.jobs.stop
-
-        def stop(job_id: int, **more: Any) -> Any:
-            seen.append(current_actor())
-            return usual(job_id, **more)
-
-        monkeypatch.setattr(api.parts.jobs, "stop", stop)
-        job_id = orders.add()
-        assert orders.call("stopJob", {"id": job_id})["code"] == 200
-        (actor,) = seen
-        assert (actor.kind, actor.name, actor.credential) == (ActorKind.GROUP, "orders", "token orders")
-        assert actor.address == "127.0.0.1"
-        assert actor.grants.groups_with(Permission.SCRIPT) == {orders.group_id}
-        assert not actor.grants.allows(Permission.ADMIN, orders.group_id)
-        assert current_actor() is NODE
-        assert orders.call("stopJob", {"id": UNKNOWN})["code"] == 500
-        assert current_actor() is NODE
-
-    @pytest.mark.parametrize("name", ["updateJob", "startJob", "stopJob", "triggerJob", "removeJob"])
-    def test_a_job_that_moves_meanwhile_is_out_of_reach(
-        self, api: Api, orders: Tenant, billing: Tenant, monkeypatch: pytest.MonkeyPatch, name: str
-    ) -> None:
-        from tests.support.job_calls import definition
-        from xwheel.api.xxl.job_calls import JobCalls
-
-        job_id = orders.add()
-        before = orders.job(job_id)
-        usual: Callable[..., Any] = JobCalls._own
-
-        def own(calls: JobCalls, *arguments: Any) -> Any:
-            found = usual(calls, *arguments)
-            api.db.transaction(lambda conn: jobs.update_job(conn, job_id, {"group_id": billing.group_id}))
-            return found
-
-        monkeypatch.setattr(JobCalls, "_own", own)
-        answer = orders.call(name, {**definition(), "id": job_id})
-        if name == "removeJob":
-            assert answer["code"] == 200  # as for one that is gone
-        else:
-            assert (answer["code"], answer["msg"]) == (500, f"job {job_id} does not exist")
-        now = billing.job(job_id)
-        assert (now.revision, now.enabled) == (before.revision, before.enabled)
-        assert api.rows()["run"] == []
-
-
 def test_only_lists_of_what_has_no_group_are_the_same_for_all(
     api: Api, world: World, callers: Callers
 ) -> None:
     own, other = world.group(), world.group()
     world.calendar()
     for path in SHARED:
-        assert PERMISSIONS[path]["GET"].of is Of.SOME
+        assert NEEDS[path]["GET"].of is Of.SOME
         answers = [callers.call(of("viewer", group), "GET", PREFIX + path).json for group in (own, other)]
         assert answers[0] == answers[1] == api.call("GET", path[1:]).json
         assert answers[0]["items"] or path == "/plugins"

@@ -13,18 +13,22 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.component.api.conftest import TOKEN, Api
+from tests.support.bare_app import NEEDS
 from tests.support.callers import ROLES, Callers, Person
 from tests.support.job_calls import Tenant
 from tests.support.route_calls import CALLS, UNKNOWN, UNKNOWN_ACTOR, RouteCall, World
 from tests.support.rows import NOW
 from xwheel.accounts.sessions import csrf_token
-from xwheel.api.http.permissions import PERMISSIONS
 from xwheel.model.access import ALL, NOTHING, Grants, Permission
-from xwheel.plugin.resources import Methods, Need, Of
+from xwheel.plugin.resources import Methods, Need, Of, OfObject
 from xwheel.storage.access import accounts, sessions
 
 PREFIX = "/api/v1"
-BY_ID = {Of.GROUP, Of.JOB, Of.RUN, Of.RULE, Of.ALARM}
+
+
+def is_by_id(need: Need) -> bool:
+    """Return whether the group of an object that the path names decides."""
+    return need.of in {Of.GROUP, Of.JOB, Of.RUN} or isinstance(need.of, OfObject)
 
 
 @pytest.fixture
@@ -50,7 +54,7 @@ def url(path: str) -> str:
 def test_every_route_has_a_call(api: Api) -> None:
     routes = table(api)
     assert set(CALLS) == {(method, path) for path, needs in routes.items() for method in needs}
-    assert {path: dict(needs) for path, needs in routes.items() if path in PERMISSIONS} == PERMISSIONS
+    assert {path: dict(needs) for path, needs in routes.items() if path in NEEDS} == NEEDS
 
 
 def grants_of_callers(own: int, other: int) -> Iterator[tuple[str, Grants]]:
@@ -80,8 +84,8 @@ def expected(need: Need, grants: Grants, call: RouteCall) -> str:
         if not call.refers_to:
             return GOOD
     else:
-        assert need.of in BY_ID
-    reading = PERMISSIONS[call.refers_to]["GET"].permission if call.refers_to else Permission.READ
+        assert is_by_id(need)
+    reading = NEEDS[call.refers_to]["GET"].permission if call.refers_to else Permission.READ
     assert reading is not None
     return FORBIDDEN if grants.allows(reading, call.group_id) else UNSEEN
 
@@ -162,7 +166,7 @@ class Matrix:
         right = refusal(call, make(self._callers, grants, method, call.unknown), UNKNOWN, UNKNOWN_ACTOR)
         if found != right:
             self.wrong.append(f"{what}: {found}, and {right} for what does not exist")
-        if right.status != 404 and (need.of in BY_ID or right.status != 422):
+        if right.status != 404 and (is_by_id(need) or right.status != 422):
             self.wrong.append(f"{what}: {right.status}")
 
 

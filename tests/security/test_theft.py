@@ -90,7 +90,7 @@ def only_run(site: Site) -> int:
 def test_s1_a_groups_token_yields_no_secret(site: Site, thief: Thief) -> None:
     """Every kind of call that a node makes to foreign executors: run, log, kill, beat, idle beat."""
     assert register(site, thief.address, GROUP_TOKEN)["code"] == 200
-    assert site.report("triggerJob", {"id": site.job_id}, GROUP_TOKEN)["code"] == 200
+    site.run()
     thief.wait_for("/trigger")
     run_id = int(json.loads(thief.wait_for("/trigger")[2])["logId"])
     site.manage("GET", f"/api/v1/runs/{run_id}/log")
@@ -113,8 +113,7 @@ def test_s1_the_shared_token_goes_only_to_who_registered_with_it(site: Site, thi
         assert register(site, honest.address, EXECUTOR_TOKEN)["code"] == 200
         assert register(site, thief.address, GROUP_TOKEN)["code"] == 200
         for place in (honest, thief):
-            wanted = {"id": site.job_id, "addressList": place.address}
-            assert site.report("triggerJob", wanted, GROUP_TOKEN)["code"] == 200
+            site.run(place.address)
             place.wait_for("/trigger")
         assert honest.wait_for("/trigger")[1][TOKEN_HEADER] == EXECUTOR_TOKEN
         assert EXECUTOR_TOKEN not in thief.loot()
@@ -128,7 +127,7 @@ def test_s1_an_address_that_comes_again_with_the_groups_token_gets_no_other_any_
     """The executor that held the shared token is gone, and the thief took over its port."""
     assert register(site, thief.address, EXECUTOR_TOKEN)["code"] == 200
     assert register(site, thief.address, GROUP_TOKEN)["code"] == 200
-    assert site.report("triggerJob", {"id": site.job_id}, GROUP_TOKEN)["code"] == 200
+    site.run()
     thief.wait_for("/trigger")
     assert EXECUTOR_TOKEN not in thief.loot()
 
@@ -145,7 +144,7 @@ def test_s5_a_groups_token_reports_no_run_of_another_group(site: Site, claimed_m
 def test_s5_the_shared_token_reports_only_runs_that_were_sent_under_it(site: Site, thief: Thief) -> None:
     """Another group's executor holds the shared token too; ids are counted, so it guesses them."""
     assert register(site, thief.address, GROUP_TOKEN)["code"] == 200
-    assert site.report("triggerJob", {"id": site.job_id}, GROUP_TOKEN)["code"] == 200
+    site.run()
     run_id = int(json.loads(thief.wait_for("/trigger")[2])["logId"])
     for claimed_ms in (0, 1):
         item = {"logId": run_id, "logDateTim": claimed_ms, "handleCode": 500}
@@ -217,7 +216,7 @@ def test_s1_with_one_groups_credentials_nothing_of_another_group_opens(
         site.db.transaction(lambda conn: runs.insert_runs(conn, [row]))
         own = made["orders"] if with_secret else GROUP_TOKEN
         assert register(site, thief.address, own)["code"] == 200
-        assert site.report("triggerJob", {"id": site.job_id}, GROUP_TOKEN)["code"] == 200
+        site.run()
         thief.wait_for("/trigger")
         loot = Loot(site, thief)
         assert EXECUTOR_TOKEN not in thief.loot()

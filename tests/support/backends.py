@@ -176,12 +176,6 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_a_missing_lease_row_stops_the_node",
         "test_what_an_old_epoch_planned_is_fenced_only_by_the_new_one",
     ),
-    f"{SCHEDULER}/live/test_reader.py": (
-        "test_a_run_is_followed_from_its_plan_to_its_end",
-        "test_a_row_of_the_audit_that_commits_late_is_told",
-        "test_alarms_are_told_and_what_becomes_of_them",
-        "test_it_counts_by_group",
-    ),
     f"{RUN_LOGS}/test_expiry.py": (
         "test_a_job_has_a_retention_of_its_own_also_when_it_is_changed",
         "test_many_logs_go_in_batches",
@@ -247,7 +241,25 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_r17_an_answer_that_the_database_did_not_take_stays_held",
         "test_whoever_sent_a_run_writes_its_answer_though_its_partition_went_elsewhere",
     ),
+    "tests/product/console/test_queries.py": (
+        "test_each_question_is_understood",
+        "test_no_question_reads_more_than_it_is_about",
+    ),
+    "tests/product/console/test_reader.py": (
+        "test_a_run_is_followed_from_its_plan_to_its_end",
+        "test_a_row_of_the_audit_that_commits_late_is_told",
+        "test_alarms_are_told_and_what_becomes_of_them",
+        "test_it_counts_by_group",
+    ),
+    "tests/product/console/test_sources.py": ("test_one_that_fails_costs_its_own_news_and_no_other",),
     f"{SCHEDULER}/test_listeners.py": ("test_what_is_rolled_back_is_not_told",),
+    "tests/product/xxl_calls/test_job_calls.py": (
+        "test_an_update_keeps_what_others_write_meanwhile",
+        "test_an_update_replaces_all_but_group_and_glue",
+        "test_p5_a_trigger_may_name_several",
+    ),
+    "tests/product/xxl_calls/test_own_objects.py": ("test_a_job_that_moves_meanwhile_is_out_of_reach",),
+    "tests/product/xxl_calls/test_whole_way.py": ("test_from_the_first_token_to_the_last_call",),
     f"{SCHEDULER}/upkeep/test_hourly_report.py": (
         "test_it_equals_a_recount_after_everything_that_can_still_happen",
         "test_what_did_not_change_is_not_written",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,3 +39,5 @@ APP = _bare_app()
 _ROUTES = [DescribedRoute(*route, APP.needs[route[0]]) for route in APP.routes]
 DOCUMENT = build_document(_ROUTES, APP.chapters)
 OPERATIONS = list(operations(_ROUTES))
+NEEDS = {re.sub(r":\w+}", "}", path).removeprefix("/api/v1"): needs for path, needs in APP.needs.items()}
+"""Path below the prefix, to method, to what it needs."""

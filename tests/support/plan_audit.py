@@ -12,7 +12,7 @@ from tests.support.million import GROUPS, JOBS, _copy
 from tests.support.plan_cases import FEW_GROUPS, MANY, Case
 from tests.support.rows import NOW
 from xwheel.model.audit import AuditHead, AuditRow
-from xwheel.storage.access import audit, audit_chain, audit_list
+from xwheel.storage.access import audit, audit_chain, audit_list, audit_news
 from xwheel.storage.access.audit_list import AuditFilter, AuditKey
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema.access_tables import audit as table
@@ -141,6 +141,12 @@ def cases() -> Iterator[Case]:
     for words, wanted in SEARCHES.items():
         yield Case(f"access.audit_list.page_audit: {words}", _page(wanted, None), SEARCH, SEARCHED)
         yield Case(f"access.audit_list.page_audit: {words}, next", _page(wanted, before), SEARCH, SEARCHED)
+    for words, after in (("news", ROWS - MANY), ("many", 5), ("none", ROWS + 5)):
+        yield Case(
+            f"access.audit_news.list_audited: {words}",
+            lambda conn, a=after: audit_news.list_audited(conn, a, MANY),
+        )
+    yield Case("access.audit_news.find_newest_id", audit_news.find_newest_id)
     rows = [replace(ROW, nonce=ROWS + 10 + number) for number in range(MANY)]
     yield Case("access.audit.insert_rows", lambda conn: audit.insert_rows(conn, rows))
     yield Case("access.audit_chain.find_head", lambda conn: audit_chain.find_head(conn, lock=True))

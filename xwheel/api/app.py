@@ -36,7 +36,7 @@ from xwheel.api.v1.declarations import Declarations, DeclarationsSync, DeclaredJ
 from xwheel.api.v1.groups import Executors, Group, GroupExecutors, Groups
 from xwheel.api.v1.health import Healthz, NodeHealth, Readyz
 from xwheel.api.v1.jobs import BulkJobs, Children, JobResource, Jobs
-from xwheel.api.v1.live import Events, Nodes
+from xwheel.api.v1.nodes import Nodes
 from xwheel.api.v1.pages import Manifest, page_sinks
 from xwheel.api.v1.plugins import PluginsResource
 from xwheel.api.v1.reports import OverviewResource, Reports
@@ -84,7 +84,6 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/schedule/preview": Preview,
     "/schedule/upcoming": Upcoming,
     "/schedule/pause": Pause,
-    "/events": Events,
     "/nodes": Nodes,
     "/tokens": Tokens,
     "/tokens/{name}": Token,

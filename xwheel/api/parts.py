@@ -13,7 +13,6 @@ from xwheel.errors import ConfigError
 from xwheel.plugin.run_logs import TakesLogs
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.finish.finish import Finisher
-from xwheel.scheduler.live.reader import LiveReader
 from xwheel.scheduler.parts import ManagementParts, SharedParts
 
 
@@ -22,7 +21,6 @@ def parts_of(
     management: ManagementParts,
     finisher: Finisher,
     refusals: RefusalLog,
-    live: LiveReader,
     *,
     health: Callable[[], HealthReport],
     node_id: str | None = None,
@@ -35,7 +33,6 @@ def parts_of(
         management: What changes jobs and runs.
         finisher: Takes outcomes.
         refusals: Takes refused calls for the audit.
-        live: Knows what changed lately.
         health: The state of the process; must not wait for anything.
         node_id: The node that this is; None for a process that is none.
         lease: Its partitions, likewise.
@@ -73,7 +70,6 @@ def parts_of(
         kill=management.killer.kill,
         audit=shared.audit,
         refusals=refusals,
-        live=live,
         node_id=node_id,
         lease=lease,
         lease_ms=shared.config.schedule.lease_s * 1000,

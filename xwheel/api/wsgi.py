@@ -28,7 +28,6 @@ from xwheel.runtime.sealing import KeyRing, read_keys
 from xwheel.scheduler.cluster.clock_sync import ClockSync
 from xwheel.scheduler.executors.secrets import find_executor_token
 from xwheel.scheduler.finish.finish import Finisher
-from xwheel.scheduler.live.reader import LiveReader
 from xwheel.scheduler.parts import ManagementParts, SharedParts
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.database.engine import Database
@@ -153,8 +152,6 @@ class ManagementProcess:
             ManagementParts(shared, finisher),
             finisher,
             RefusalLog(db, shared.audit, clock, writes_at_once=True),
-            # no loop reads: who asks does, at most once a second
-            LiveReader(db, clock, shared.registry.all, max_age_ms=READ_MS),
             health=self.health,
         )
         self._lock = threading.Lock()

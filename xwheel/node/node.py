@@ -250,7 +250,6 @@ def api_parts(scheduler: Scheduler, health: Callable[[], HealthReport]) -> ApiPa
         scheduler.management,
         finishing.finisher,
         scheduler.auditing.refusals,
-        scheduler.management.live,
         health=health,
         node_id=scheduler.core.lease.owner,
         lease=scheduler.core.lease,

@@ -39,7 +39,6 @@ from xwheel.scheduler.fire.fence import Fence
 from xwheel.scheduler.fire.limits import RunLimits
 from xwheel.scheduler.fire.tick import Inbox, TickLoop
 from xwheel.scheduler.job_cache import JobCache
-from xwheel.scheduler.live.reader import LiveReader
 from xwheel.scheduler.parts import ManagementParts, SharedParts, Transport
 from xwheel.scheduler.plan.adopt import AdoptLoop
 from xwheel.scheduler.plan.batches import BatchPlanner
@@ -354,7 +353,7 @@ class Planning(Subsystem):
 
 
 class Management(ManagementParts, Subsystem):
-    """What people and scripts change, what they are told of at once, and what deletes and counts in the background."""
+    """What people and scripts change, and what deletes and counts in the background."""
 
     def __init__(self, core: Core, finishing: Finishing) -> None:
         super().__init__(core, finishing.finisher, core.wakeups.plan, core.wakeups.check.set)
@@ -370,11 +369,9 @@ class Management(ManagementParts, Subsystem):
             interval_ms=upkeep.sweep_interval_s * 1000,
             batch=upkeep.sweep_batch,
         )
-        self.live = LiveReader(db, clock, core.registry.all)
         self._loops = [
             Service("report", self.report.step, clock, stale_ms=UPKEEP_STALE_MS),
             Service("sweep", self.retention.step, clock, stale_ms=UPKEEP_STALE_MS),
-            Service("live", self.live.step, clock, stale_ms=UPKEEP_STALE_MS),
         ]
 
 

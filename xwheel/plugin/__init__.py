@@ -53,6 +53,7 @@ from xwheel.plugin.contracts import (
     ScheduleType,
     TakesOptions,
 )
+from xwheel.plugin.group_calls import GroupCall, GroupCalls, GroupReply
 from xwheel.plugin.helpers import (
     ALARM_PLACEHOLDERS,
     AlarmReceipts,
@@ -71,6 +72,7 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.news import BringsNews, NewsItem
 from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd, SeesDispatches
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.plugin.pages import Pages
@@ -118,6 +120,7 @@ __all__ = [
     "AlarmReceipts",
     "AlarmRetryLater",
     "AlarmTemplate",
+    "BringsNews",
     "CallBody",
     "Changes",
     "ChecksSavedSource",
@@ -133,6 +136,9 @@ __all__ = [
     "ForbiddenError",
     "GlueRequest",
     "GlueType",
+    "GroupCall",
+    "GroupCalls",
+    "GroupReply",
     "HandlerLookup",
     "HostSetup",
     "HostedRun",
@@ -156,6 +162,7 @@ __all__ = [
     "Migration",
     "NameTakenError",
     "Need",
+    "NewsItem",
     "NoExecutorYetError",
     "NotFoundError",
     "NotYetError",

@@ -36,6 +36,7 @@ from xwheel.plugin.contracts import (
     ScheduleType,
 )
 from xwheel.plugin.folder import PluginFile, list_files, one_file, warning_above
+from xwheel.plugin.group_calls import GroupCalls
 from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.observers import Observer
 from xwheel.plugin.options import PluginOptions, noting_options, read_options, shown_options
@@ -62,6 +63,7 @@ CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
     "xwheel_register_tables": ("set of tables", Tables),
     "xwheel_register_routes": ("set of routes", Routes),
     "xwheel_register_resources": ("set of resources", Resources),
+    "xwheel_register_group_calls": ("set of group calls", GroupCalls),
     "xwheel_register_observers": ("observer", Observer),
     "xwheel_register_commands": ("set of commands", Commands),
 }
@@ -150,6 +152,7 @@ class Plugins:
     tables: Registry[Tables] = field(default_factory=lambda: Registry("set of tables", {}, {}))
     routes: Registry[Routes] = field(default_factory=lambda: Registry("set of routes", {}, {}))
     resources: Registry[Resources] = field(default_factory=lambda: Registry("set of resources", {}, {}))
+    group_calls: Registry[GroupCalls] = field(default_factory=lambda: Registry("set of group calls", {}, {}))
     observers: Registry[Observer] = field(default_factory=lambda: Registry("observer", {}, {}))
     commands: Registry[Commands] = field(default_factory=lambda: Registry("set of commands", {}, {}))
     installed: Sequence[PluginInfo] = ()

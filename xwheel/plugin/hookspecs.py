@@ -20,6 +20,7 @@ from xwheel.plugin.contracts import (
     RunListener,
     ScheduleType,
 )
+from xwheel.plugin.group_calls import GroupCalls
 from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.observers import Observer
 from xwheel.plugin.pages import Pages
@@ -89,6 +90,11 @@ def xwheel_register_routes(config: Config, options: Options) -> Iterable[Routes]
 @hookspec
 def xwheel_register_resources(config: Config, options: Options) -> Iterable[Resources]:  # type: ignore[empty-body]
     """Return resources of the management API, written for Falcon and described in the OpenAPI document."""
+
+
+@hookspec
+def xwheel_register_group_calls(config: Config, options: Options) -> Iterable[GroupCalls]:  # type: ignore[empty-body]
+    """Return group calls: calls on the executor API, in XXL-JOB's envelope, for callers with a group's token."""
 
 
 @hookspec

@@ -148,7 +148,8 @@ class Resources(Protocol):
 
     They can do what :class:`Routes` cannot: describe bodies and views in the OpenAPI document, have paths of several
     first parts, answer piece by piece. xwheel signs callers in and checks what each method needs before a responder is
-    entered. What a responder raises is answered as from a resource of the core.
+    entered. What a responder raises is answered as from a resource of the core. Large answers are compressed for who
+    takes them so, unless the responder sets ``resp.context.as_is``.
 
     Attributes:
         name: Unique among plugins' resources; by it loops are named.

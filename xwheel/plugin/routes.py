@@ -15,6 +15,7 @@ import msgspec
 
 from xwheel.clock import Clock
 from xwheel.errors import FieldError, PluginError, XwheelError
+from xwheel.model import RegisteredExecutor
 from xwheel.model.access import Actor, Permission
 from xwheel.plugin.run_logs import LogQuestions, ReadsLogs
 
@@ -250,14 +251,36 @@ class PluginJobs(Protocol):
         """Return the job of a group that has exactly this name, or None."""
         ...
 
-    def create(self, values: Mapping[str, object]) -> dict[str, Any]:
-        """Create a job from the fields of ``POST /api/v1/jobs``; no other job of the group may have its name."""
+    def create(
+        self,
+        values: Mapping[str, object],
+        *,
+        unique: bool = True,
+        author: str | None = None,
+        remark: str | None = None,
+    ) -> dict[str, Any]:
+        """Create a job from the fields of ``POST /api/v1/jobs``.
+
+        Args:
+            values: The fields.
+            unique: Refuse a name that another job of the group has.
+            author: Who wrote the source, if it has one; None for the caller.
+            remark: A word on the source.
+        """
         ...
 
     def change(
-        self, job_id: int, values: Mapping[str, object], *, revision: int | None = None
+        self,
+        job_id: int,
+        values: Mapping[str, object],
+        *,
+        revision: int | None = None,
+        unique: bool = True,
     ) -> dict[str, Any]:
-        """Change a job by the fields of ``PATCH /api/v1/jobs/{job_id}``; only at this revision if one is given."""
+        """Change a job by the fields of ``PATCH /api/v1/jobs/{job_id}``; only at this revision if one is given.
+
+        Unless ``unique`` is false, a new name that another job of the group has is refused.
+        """
         ...
 
     def start(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
@@ -272,8 +295,11 @@ class PluginJobs(Protocol):
         """Delete a job; runs that executors have go on."""
         ...
 
-    def run(self, job_id: int, *, param: str | None = None) -> dict[str, Any]:
-        """Plan a run that is due now, with the job's parameter or another one."""
+    def run(self, job_id: int, *, param: str | None = None, addresses: Sequence[str] = ()) -> dict[str, Any]:
+        """Plan a run that is due now, with the job's parameter or another one.
+
+        It goes to an executor at one of these addresses, if there are any.
+        """
         ...
 
     def open_runs(self, job_id: int) -> list[dict[str, Any]]:
@@ -308,8 +334,16 @@ class PluginGroup:
 class PluginExecutors(Protocol):
     """Executors and their groups, as a plugin may ask about them and speak of them."""
 
+    def live(self) -> Sequence[RegisteredExecutor]:
+        """Return all live executors, from memory; which of them a caller may know of is for the plugin to decide."""
+        ...
+
     def groups(self) -> Sequence[PluginGroup]:
         """Return all executor groups by id; which of them a caller may know of is for the plugin to decide."""
+        ...
+
+    def is_live(self, group_id: int, address: str) -> bool:
+        """Return whether a live executor of a group is at this address, spelled as executors' addresses are listed."""
         ...
 
     def note_death(self, address: str) -> None:

@@ -25,12 +25,14 @@ from xwheel.plugin.contracts import (
     ChecksSetup,
     ChecksSource,
     Commands,
+    KeepsMails,
     PartHealth,
     ReportsHealth,
     ScheduleSpec,
     ScheduleType,
     TakesOptions,
 )
+from xwheel.plugin.group_calls import GroupCalls
 from xwheel.plugin.identities import SignsInByPassword, SignsInByRedirect, SignsOut
 from xwheel.plugin.pages import Pages, find_files
 from xwheel.plugin.routes import Routes, check_routes_name
@@ -63,6 +65,8 @@ OPTIONAL: Final[Mapping[str, Sequence[type[Any]]]] = {
     "router": (TakesOptions,),
     "glue type": (ChecksSource, ChecksSavedSource),
     "log store": (ChecksSetup,),
+    "set of routes": (KeepsMails,),
+    "set of resources": (KeepsMails,),
     "identity provider": (SignsInByPassword, SignsInByRedirect, SignsOut),
 }
 """Kind to what its objects may do besides; one that has such a method must have it in the right form."""
@@ -117,6 +121,9 @@ def _check_whole(kind: str, item: object) -> None:
             check_routes_name(item.name)
         case "set of commands", Commands():
             _check_commands(item)
+        case "set of group calls", GroupCalls():
+            if not item.title.strip() or not item.title.isprintable():
+                raise PluginError(f"group calls {item.name}: title must be some words")
 
 
 def _check_commands(item: Commands) -> None:

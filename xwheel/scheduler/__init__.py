@@ -6,7 +6,6 @@
 ``upkeep`` deletes and counts. A stage imports later ones and what they all share: the modules of this folder, such as
 ``records``, and ``executors``, ``logs`` and the lease of ``cluster``. What goes back is a row or a callback.
 
-What people change is next to the way: ``jobs``, ``runs`` and ``scripts``; no stage imports these. ``live`` is for pages
-that are open, and ``listeners`` tells plugins of state changes. ``parts`` puts together what people change,
-:mod:`xwheel.node.pipeline` the stages.
+What people change is next to the way: ``jobs``, ``runs`` and ``scripts``; no stage imports these. ``listeners``
+tells plugins of state changes. ``parts`` puts together what people change, :mod:`xwheel.node.pipeline` the stages.
 """

@@ -21,21 +21,12 @@ CONTENT_TYPE: Final = "application/json;charset=UTF-8"
 OK: Final = 200
 FAIL: Final = 500
 TIMEOUT: Final = 502
-TOO_MANY: Final = 502
-"""In the job calls of the fourth generation; the same number as a run past its time limit."""
 
 REGISTRY: Final = "registry"
 REGISTRY_REMOVE: Final = "registryRemove"
 CALLBACK: Final = "callback"
 SHIP_LOGS: Final = "shipLogs"
 """Lines of run logs, from xwheel's executors to its schedulers."""
-
-ADD_JOB: Final = "addJob"
-UPDATE_JOB: Final = "updateJob"
-REMOVE_JOB: Final = "removeJob"
-START_JOB: Final = "startJob"
-STOP_JOB: Final = "stopJob"
-TRIGGER_JOB: Final = "triggerJob"
 
 BEAT: Final = "/beat"
 IDLE_BEAT: Final = "/idleBeat"

@@ -34,16 +34,16 @@ class AlarmMails:
         self._rules = rules
         self._channels = channels
 
-    def keep(self, job_id: int, text: str) -> str:
+    def keep_mails(self, job_id: int, addresses: str) -> str:
         """Let a job's alarms be mailed to addresses, or no longer; return what to tell the caller, or an empty text.
 
         What a person changed in the rule stays, but for the addresses.
 
         Args:
             job_id: The job.
-            text: Addresses, with commas between them; empty for none.
+            addresses: With commas between them; empty for none.
         """
-        receivers = tuple(dict.fromkeys(filter(None, _BETWEEN.split(text))))
+        receivers = tuple(dict.fromkeys(filter(None, _BETWEEN.split(addresses))))
         known = [
             rule
             for rule in self._rules.list_rules(RuleFilter(job_id=job_id))

@@ -20,6 +20,7 @@ from xwheel_alarms.channels import AlarmChannels
 from xwheel_alarms.delivery import AlarmDelivery
 from xwheel_alarms.mails import AlarmMails
 from xwheel_alarms.matching import AlarmMatcher, RuleIndex
+from xwheel_alarms.news import AlarmNews
 from xwheel_alarms.resources import alarm_routes
 from xwheel_alarms.rules import AlarmManager
 from xwheel_alarms.sweep import AlarmSweep
@@ -29,8 +30,8 @@ PAUSE_MS: Final = 20
 LAST_MS: Final = 3000
 
 
-class Alarms:
-    """What this plugin registers: it observes, answers calls, and sends what is due between them.
+class Alarms(AlarmNews):
+    """What this plugin registers: it observes, answers calls, brings news, and sends what is due between them.
 
     Attributes:
         config: The settings.
@@ -89,7 +90,7 @@ class Alarms:
 
     def keep_mails(self, job_id: int, addresses: str) -> str:
         """Let a job's alarms be mailed to addresses, or no longer."""
-        return AlarmMails(self.service.manager, self.service.channels.names).keep(job_id, addresses)
+        return AlarmMails(self.service.manager, self.service.channels.names).keep_mails(job_id, addresses)
 
 
 class AlarmService:

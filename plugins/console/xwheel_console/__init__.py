@@ -1,7 +1,7 @@
 """The web console: a single page that speaks the management API and nothing else.
 
 Its files are served as they are, without a build; ``static/vendor`` holds the libraries that they use, built once by
-``vendor/build.mjs``.
+``vendor/build.mjs``. ``live`` adds what only pages that stay open ask for: what changed a moment ago.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from xwheel.plugin import Pages, hookimpl
+from xwheel.plugin import Pages, Resources, hookimpl
 
 
 class Console:
@@ -25,3 +25,11 @@ class Console:
 def xwheel_register_pages() -> Iterable[Pages]:
     """Return the console."""
     return [Console()]
+
+
+@hookimpl
+def xwheel_register_resources() -> Iterable[Resources]:
+    """Return what changed a moment ago; executors load nothing of it."""
+    from xwheel_console.live.resources import LiveNews
+
+    return [LiveNews()]

@@ -214,16 +214,21 @@ def api_with(db: Database) -> Callable[..., Api]:
     return lambda **settings: make_api(db, settings)
 
 
-def make_api(
-    db: Database, settings: dict[str, Any], install: Callable[[Plugins], Plugins] = lambda it: it
-) -> Api:
-    """Return both applications over a database; ``install`` adds plugins."""
+def make_api(db: Database, settings: dict[str, Any], **more: Registry[Any]) -> Api:
+    """Return both applications over a database, with what else plugins registered."""
     clock = ManualClock(NOW)
     db.transaction(lambda conn: tokens.insert_token(conn, "tests", TOKEN, NOW))
     asked = Asked()
     config = build_config({"api": settings})
     scheduler = Scheduler(
-        Core(config, db, install(shipped_plugins()), EXECUTOR_TOKEN, clock, transport=lambda *_: Line())
+        Core(
+            config,
+            db,
+            dataclasses.replace(shipped_plugins(), **more),
+            EXECUTOR_TOKEN,
+            clock,
+            transport=lambda *_: Line(),
+        )
     )
     parts = dataclasses.replace(
         api_parts(scheduler, asked.health),

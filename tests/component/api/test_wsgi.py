@@ -11,12 +11,13 @@ import falcon.testing
 import pytest
 from sqlalchemy import QueuePool
 
-from tests.support.rows import make_executor, make_run
+from tests.support.databases import installed
+from tests.support.rows import make_executor
 from xwheel.api.wsgi import READ_MS, ManagementApp
 from xwheel.clock import wall_ms
 from xwheel.config import Config, build_config
 from xwheel.errors import ConfigError, SchemaError
-from xwheel.storage import executors, leases, runs, settings
+from xwheel.storage import executors, leases, settings
 from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
 from xwheel.storage.database.startup import upgrade
@@ -33,7 +34,7 @@ def config(tmp_path: Path) -> Config:
 @pytest.fixture
 def db(config: Config) -> Iterator[Database]:
     """A database on which a node has started once."""
-    upgrade(config.database.url)
+    upgrade(config.database.url, installed())
     made = Database(config.database.url)
     made.transaction(lambda conn: settings.insert_setting(conn, "executor_token", "k3yF0rTheExecut0rs-7hEy"))
     made.transaction(lambda conn: tokens.insert_token(conn, "tests", TOKEN, 1))
@@ -79,23 +80,6 @@ def test_what_others_change_counts_after_a_second(
     assert call(app, "/api/v1/executors").json["items"] == []
 
 
-def test_who_asks_for_events_reads_what_changed_once_a_second(
-    config: Config, db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = ManagementApp(config)
-    clock = app._process._shared.clock
-    first = call(app, "/api/v1/events").json
-    assert first["reset"] is True
-    db.transaction(lambda conn: runs.insert_runs(conn, [make_run(5, due_ms=wall_ms() + 60_000)]))
-    path = f"/api/v1/events?after={first['next']}"
-    assert call(app, path).json["items"] == []
-    began_ms = clock.monotonic_ms()
-    monkeypatch.setattr(clock, "monotonic_ms", lambda: began_ms + READ_MS, raising=False)
-    found = call(app, path).json
-    assert (found["reset"], [item["id"] for item in found["items"]]) == (False, [5])
-    assert call(app, "/api/v1/nodes").json["items"] == []
-
-
 def test_before_a_fork_no_connection_is_open_and_after_it_none_is_shared(
     config: Config, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +123,6 @@ def test_a_process_that_cannot_open_the_database_says_so(
 
 
 def test_it_makes_no_token(config: Config) -> None:
-    upgrade(config.database.url)
+    upgrade(config.database.url, installed())
     with pytest.raises(ConfigError, match="no node has started on this database yet"):
         ManagementApp(config)

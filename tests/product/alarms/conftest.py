@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
@@ -75,7 +75,7 @@ class AlarmApi(Api):
 def make_alarm_api(db: Database, settings: dict[str, Any]) -> AlarmApi:
     alarms = ApiAlarms(build_config({"api": settings}))
     found = Registry("set of resources", {"alarm": alarms}, {"alarm": "xwheel-alarms"})
-    made = make_api(db, settings, lambda known: replace(known, resources=found))
+    made = make_api(db, settings, resources=found)
     return AlarmApi(**{item.name: getattr(made, item.name) for item in fields(made)}, channels=alarms.sending)
 
 

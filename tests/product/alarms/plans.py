@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import text
 from xwheel_alarms.records import AlarmKind, AlarmState, AlarmTarget, AlarmWhen, AttemptState
-from xwheel_alarms.storage import alarms, attempts, lists, rules, watch
+from xwheel_alarms.storage import alarms, attempts, lists, news, rules, watch
 from xwheel_alarms.storage.alarms import AlarmChange, Episode, EpisodeKey, NewAlarm
 from xwheel_alarms.storage.attempts import EndedAttempt, NewAttempt
 from xwheel_alarms.storage.lists import AlarmFilter
@@ -66,6 +66,15 @@ def cases() -> Iterator[Case]:
     yield from _alarms()
     yield from _attempts()
     yield from _watch()
+    yield from _news()
+
+
+def _news() -> Iterator[Case]:
+    for words, after in (("news", ALARMS - MANY), ("many", 5), ("none", ALARMS + 5)):
+        yield Case(
+            f"alarms.news.list_alarmed: {words}", lambda conn, a=after: news.list_alarmed(conn, a, MANY)
+        )
+    yield Case("alarms.news.find_newest_id", news.find_newest_id)
 
 
 def _rules() -> Iterator[Case]:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from xwheel.errors import ExecutorError, PluginError
-from xwheel.plugin.validation import error_words, guarded, seconds
+from xwheel.plugin.group_calls import GroupCalls
+from xwheel.plugin.resources import Resources
+from xwheel.plugin.validation import check_object, error_words, guarded, seconds
 
 
 class MuteError(Exception):
@@ -49,3 +51,42 @@ def test_r4_only_what_a_contract_allows_passes_as_it_is() -> None:
     for error in (SystemExit(1), KeyboardInterrupt(), GeneratorExit(), KeyError("a")):
         with pytest.raises(PluginError, match=f"^glue type X failed: {type(error).__name__}"):
             guarded("glue type X", lambda e=error: raising(e), allowed=ExecutorError)  # type: ignore[misc]
+
+
+class ToyCalls:
+    name = "toys"
+    title = "toy calls"
+
+    def calls(self, site: Any) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize("title", [None, 7, "", " ", "toy\ncalls"])
+def test_group_calls_say_what_they_are(title: Any) -> None:
+    check_object("set of group calls", GroupCalls, ToyCalls())
+    calls = ToyCalls()
+    calls.title = title
+    with pytest.raises(PluginError, match="title must be"):
+        check_object("set of group calls", GroupCalls, calls)
+
+
+class ToyResources:
+    name = "toys"
+
+    def resources(self, site: Any) -> list[Any]:
+        return []
+
+
+def test_who_keeps_mails_can_be_asked_as_the_contract_says() -> None:
+    class Keeper(ToyResources):
+        def keep_mails(self, job_id: int, addresses: str) -> str:
+            return ""
+
+    class Other(ToyResources):
+        def keep_mails(self, job_id: int) -> str:
+            return ""
+
+    check_object("set of resources", Resources, ToyResources())
+    check_object("set of resources", Resources, Keeper())
+    with pytest.raises(PluginError, match=r"cannot be called as keep_mails\(job_id, addresses\)"):
+        check_object("set of resources", Resources, Other())

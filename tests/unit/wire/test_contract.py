@@ -155,6 +155,6 @@ def test_a_request_holds_a_bounded_number_of_items() -> None:
 
 def test_the_largest_number_is_taken_and_none_beyond() -> None:
     assert to_int("x", 9, 1, 9) == to_int("x", "1", 1, 9) + 8
-    for value in (0, 10, "10"):
+    for value in (0, 10, "10", True):
         with pytest.raises(WireError, match=r"^x: must be a whole number from 1 to 9$"):
             to_int("x", value, 1, 9)

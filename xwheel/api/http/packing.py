@@ -10,8 +10,8 @@ import falcon
 SMALLEST_BYTES: Final = 1500
 """What fits into one packet gains nothing."""
 
-NEVER: Final = ("/session", "/events")
-"""What holds a secret; and what each open console asks for once a second, which would take more time than it saves."""
+NEVER: Final = "/session"
+"""It holds a secret."""
 
 LEVEL: Final = 4
 GZIP: Final = 16 + zlib.MAX_WBITS
@@ -34,6 +34,7 @@ class Packing:
             or resp.get_header("Vary") is not None  # it was decided already
             or resp.content_type not in {None, falcon.MEDIA_JSON}
             or req.path.endswith(NEVER)
+            or getattr(resp.context, "as_is", False)
         ):
             return
         resp.set_header("Vary", "Accept-Encoding")

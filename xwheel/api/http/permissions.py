@@ -79,7 +79,6 @@ PERMISSIONS: Final[Mapping[str, Methods]] = {
     "/console/manifest": {"GET": CALLER},
     "/audit": {"GET": _ADMIN_SOME},
     "/audit/csv": {"GET": _ADMIN_SOME},
-    "/events": {"GET": _READ_SOME},
     "/nodes": {"GET": _READ_SOME},
     "/session": {"GET": CALLER, "POST": PUBLIC, "DELETE": CALLER},
     "/session/link": {"POST": PUBLIC},

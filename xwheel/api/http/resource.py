@@ -35,7 +35,6 @@ from xwheel.scheduler.jobs.dependencies import DependencyManager
 from xwheel.scheduler.jobs.jobs import JobManager
 from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.scheduler.listeners import ListenerHealth
-from xwheel.scheduler.live.reader import LiveReader
 from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.scheduler.runs.run_now import AT_ONCE, RunNow, When
 from xwheel.scheduler.scripts.scripts import Scripts
@@ -64,7 +63,6 @@ class ApiParts:
         kill: Ends a run, or begins to.
         audit: Where it is recorded who did what.
         refusals: Where it is recorded who might not do what.
-        live: Knows what changed lately.
         node_id: The node that this is; None for a process that is none.
         lease: Its partitions, likewise.
         lease_ms: How long a node's lease lasts.
@@ -93,7 +91,6 @@ class ApiParts:
     kill: Callable[[int], Run]
     audit: AuditTrail
     refusals: RefusalLog
-    live: LiveReader
     node_id: str | None
     lease: Lease | None
     lease_ms: int

@@ -23,7 +23,6 @@ TAGS: Final = {
     "calendars": "Named days and times that jobs keep out of, or keep to.",
     "reports": "What became of runs, hour by hour or day by day.",
     "overview": "Figures for a first look.",
-    "events": "What changed a moment ago, for pages that stay open.",
     "nodes": "Scheduler processes, and which partitions each of them holds.",
     "session": "Signing in and out, and who calls.",
     "me": "What everybody may do about their own account.",

@@ -56,18 +56,6 @@ _OF: Final = {
 }
 
 
-class PluginFailedError(Exception):
-    """A plugin raised or returned what it may not; its words are for the log alone.
-
-    Attributes:
-        owner: Whose routes they are.
-    """
-
-    def __init__(self, owner: str, words: str) -> None:
-        super().__init__(words)
-        self.owner = owner
-
-
 class LimitedBody:
     """The body of a call, read piece by piece.
 

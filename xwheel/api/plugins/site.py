@@ -9,13 +9,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from xwheel import cron
+from xwheel.accounts.audit.news import AuditNews
 from xwheel.api.http.body import fields_in, read_fields
 from xwheel.api.http.resource import ApiParts, naming, run_views
 from xwheel.api.schema.messages import JobChange, JobCreate
 from xwheel.api.v1.jobs import job_views, new_source
 from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
 from xwheel.errors import FieldError, WireError
-from xwheel.model import Job
+from xwheel.model import Job, RegisteredExecutor
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.runs import OPEN_STATES
 from xwheel.plugin.routes import PluginGroup
@@ -34,6 +35,8 @@ T = TypeVar("T")
 
 MOST_RUNS: Final = 100
 MOST_GROUPS: Final = 100_000
+# what a plugin will bring once the audit is one; then this goes
+OF_THE_CORE: Final[Sequence[object]] = (AuditNews(),)
 has_recorded: Final = ContextVar("xwheel_plugin_recorded", default=False)
 """Whether the plugin that answers on this thread recorded something in the audit."""
 
@@ -63,7 +66,8 @@ class RouteSite:
 
     def offering(self, contract: type[T]) -> Sequence[T]:
         """Return what plugins bring that can do what a contract says."""
-        return self._parts.plugins.offering(contract)
+        ours = [item for item in OF_THE_CORE if isinstance(item, contract)]
+        return [*ours, *self._parts.plugins.offering(contract)]
 
     def record(
         self,
@@ -118,12 +122,20 @@ class SiteExecutors:
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
 
+    def live(self) -> list[RegisteredExecutor]:
+        """Return all live executors."""
+        return self._parts.registry.all(self._parts.clock.now_ms())
+
     def groups(self) -> list[PluginGroup]:
         """Return all executor groups by id."""
         with self._parts.db.read() as conn:
             owners = {secret.group_id for secret in executor_secrets.list_secrets(conn)}
             found = executors.list_groups(conn, limit=MOST_GROUPS)
         return [PluginGroup(group.id, group.app_name, group.id in owners) for group in found]
+
+    def is_live(self, group_id: int, address: str) -> bool:
+        """Return whether a live executor of a group is at this address."""
+        return self._parts.is_live(group_id, address)
 
     def note_death(self, address: str) -> None:
         """Say that the executor at this address was seen to die."""
@@ -206,20 +218,32 @@ class SiteJobs:
             found = page_jobs(conn, JobFilter(group_id=group_id, name=name), after_id=0, limit=1).jobs
         return self._view(found[0]) if found else None
 
-    def create(self, values: Mapping[str, object]) -> dict[str, Any]:
+    def create(
+        self,
+        values: Mapping[str, object],
+        *,
+        unique: bool = True,
+        author: str | None = None,
+        remark: str | None = None,
+    ) -> dict[str, Any]:
         """Create a job."""
         body = read_fields(JobCreate, dict(values))
         fields = fields_in(body)
         enabled = fields.pop("enabled")
-        source = new_source(fields.pop("glue_source"), current_actor().name)
+        source = new_source(fields.pop("glue_source"), author or current_actor().name, remark or "")
         check_calendars(self._parts.calendars, fields)
         with naming("group_id", "group"), naming_schedule_fields():
             cron.zone(body.timezone)
-            job = self._parts.jobs.create(fields, enabled=enabled, source=source, unique=True)
+            job = self._parts.jobs.create(fields, enabled=enabled, source=source, unique=unique)
         return self._view(job)
 
     def change(
-        self, job_id: int, values: Mapping[str, object], *, revision: int | None = None
+        self,
+        job_id: int,
+        values: Mapping[str, object],
+        *,
+        revision: int | None = None,
+        unique: bool = True,
     ) -> dict[str, Any]:
         """Change a job."""
         fields = fields_in(read_fields(JobChange, dict(values)))
@@ -229,7 +253,7 @@ class SiteJobs:
         source = new_source(fields.pop("glue_source", None), current_actor().name)
         check_calendars(self._parts.calendars, fields)
         with naming("group_id", "group"), naming_schedule_fields():
-            job = self._parts.jobs.edit(job_id, fields, revision=revision, source=source, unique=True)
+            job = self._parts.jobs.edit(job_id, fields, revision=revision, source=source, unique=unique)
         return self._view(job)
 
     def start(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
@@ -248,10 +272,10 @@ class SiteJobs:
         self._need(Permission.EDIT, job_id)
         self._parts.jobs.delete(job_id)
 
-    def run(self, job_id: int, *, param: str | None = None) -> dict[str, Any]:
+    def run(self, job_id: int, *, param: str | None = None, addresses: Sequence[str] = ()) -> dict[str, Any]:
         """Plan a run that is due now."""
         self._need(Permission.RUN, job_id)
-        run = self._parts.run_now.run(job_id, param=param)
+        run = self._parts.run_now.run(job_id, param=param, addresses=addresses)
         with self._parts.db.read() as conn:
             (view,) = run_views(conn, [run])
         return _plain(view)

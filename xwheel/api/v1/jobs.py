@@ -23,7 +23,7 @@ from xwheel.api.http.resource import (
     reply,
     view_of,
 )
-from xwheel.api.schema.live import RecentItem, RecentQuery, RecentRun, RecentView
+from xwheel.api.schema.last_and_next import RecentItem, RecentQuery, RecentRun, RecentView
 from xwheel.api.schema.messages import (
     Bulk,
     BulkRun,
@@ -63,7 +63,7 @@ from xwheel.storage.declarations import owners, records
 from xwheel.storage.declarations.owners import DeclarationOwner
 from xwheel.storage.declarations.records import DeclaredJob
 from xwheel.storage.jobs import JobFilter, page_jobs
-from xwheel.storage.live.last_and_next import list_last_runs, list_next_jobs
+from xwheel.storage.last_and_next import list_last_runs, list_next_jobs
 from xwheel.wire import contract
 
 COPY_SUFFIX: Final = " (copy)"

@@ -13,7 +13,7 @@ import falcon
 from xwheel import cron
 from xwheel.api.http.body import fields_in, rules_of, take_body, take_query
 from xwheel.api.http.resource import Resource, readable_groups, reply
-from xwheel.api.schema.live import UpcomingItem, UpcomingPage, UpcomingQuery
+from xwheel.api.schema.last_and_next import UpcomingItem, UpcomingPage, UpcomingQuery
 from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery
 from xwheel.api.schema.views import DueView, PauseView, PreviewView, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
@@ -22,7 +22,7 @@ from xwheel.model.jobs import check_period, draft_job
 from xwheel.plugin.resources import Operation
 from xwheel.scheduler.timetable import MAX_SEARCH_MS, CalendarCache, Timetable
 from xwheel.storage.database.rows import groups_among
-from xwheel.storage.live.last_and_next import list_next_fires
+from xwheel.storage.last_and_next import list_next_fires
 
 DIALECTS: Final = {"CRON": "quartz", "UNIX_CRON": "unix"}
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

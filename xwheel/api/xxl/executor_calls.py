@@ -1,4 +1,4 @@
-"""XXL-JOB's executor API: registrations, outcomes and job calls, answered in its envelope."""
+"""XXL-JOB's executor API: registrations, outcomes, logs and calls of plugins, answered in its envelope."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xwheel.api.http.body import BodyTooLargeError, read_body
 from xwheel.api.http.errors import RETRY_AFTER_S, BusyError, new_incident
 from xwheel.api.http.places import Places
 from xwheel.api.http.resource import ApiParts
-from xwheel.api.xxl.job_calls import JobCalls
+from xwheel.api.plugins.group_calls import PluginCalls
 from xwheel.api.xxl.plaintext import to_plain
 from xwheel.errors import ForbiddenError, HiddenError, LogStoreError, NotFoundError, WireError, XwheelError
 from xwheel.model import RegisteredExecutor
@@ -59,8 +59,6 @@ class ExecutorCalls:
         self._parts = parts
         self.gate = ExecutorGate(parts.secrets, parts.access.tokens, parts.clock, parts.refusals)
         self._odd = Refusals("method other than POST")
-        self._jobs = JobCalls(parts)
-        self._job_calls = frozenset(self._jobs.names if parts.config.job_openapi else ())
         self._calls: dict[str, Callable[[falcon.Request, Caller, bytes], Response]] = {
             contract.REGISTRY: self._register,
             contract.REGISTRY_REMOVE: self._remove,
@@ -70,6 +68,7 @@ class ExecutorCalls:
         self._logs = takers[0] if takers else None
         if takers:
             self._calls[contract.SHIP_LOGS] = self._take_logs
+        self._of_plugins = PluginCalls(parts, self._calls)
         # shipping waits for a store, callbacks and beats wait for nothing
         self._log_places = Places(max(1, parts.config.executor_threads // 4), "logs are being kept")
 
@@ -91,11 +90,11 @@ class ExecutorCalls:
 
     def _answer(self, req: falcon.Request, caller: Caller) -> Response:
         name = _uri_of(req.path)
-        if name in self._job_calls:
-            return self._jobs.answer(name, caller, lambda: self._read(req))
+        if name in self._of_plugins.names:
+            return self._of_plugins.answer(name, caller, lambda: self._read(req))
         call = self._calls.get(name)
         if call is None:
-            known = ", ".join(sorted({*self._calls, *self._job_calls}))
+            known = ", ".join(sorted({*self._calls, *self._of_plugins.names}))
             raise WireError(f"{req.path[:100]}: no such call; known: {known}")
         return call(req, caller, self._read(req))
 

@@ -30,7 +30,12 @@ from xwheel_devtools.testing.samples import (
     sample_route_context,
     sample_run,
 )
-from xwheel_devtools.testing.subsystem_suite import check_commands, check_routes, check_tables
+from xwheel_devtools.testing.subsystem_suite import (
+    check_commands,
+    check_group_calls,
+    check_routes,
+    check_tables,
+)
 from xwheel_devtools.testing.suites import (
     check_alarm_channel,
     check_glue_type,
@@ -53,6 +58,7 @@ __all__ = [
     "check_alarm_channel",
     "check_commands",
     "check_glue_type",
+    "check_group_calls",
     "check_identity_provider",
     "check_log_store",
     "check_logs_outlast",

@@ -1,20 +1,26 @@
-"""The suites for tables, routes and commands of plugins; each raises ``AssertionError`` with what does not hold."""
+"""The suites for tables, routes, group calls and commands; each raises ``AssertionError`` with what does not hold."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 from xwheel.errors import PluginError, SchemaError
 from xwheel.plugin.contracts import Commands
+from xwheel.plugin.group_calls import GroupCall, GroupCalls, GroupReply, read_group_calls
 from xwheel.plugin.routes import Route, Routes, read_routes
 from xwheel.plugin.tables import KnownTables, Tables
 from xwheel.plugin.validation import check_object
 
-KINDS: Final = {"set of tables": Tables, "set of routes": Routes, "set of commands": Commands}
+KINDS: Final = {
+    "set of tables": Tables,
+    "set of routes": Routes,
+    "set of group calls": GroupCalls,
+    "set of commands": Commands,
+}
 
 
 def check_tables(tables: Tables, url: str | None = None) -> None:
@@ -67,13 +73,24 @@ def check_routes(routes: Routes) -> Sequence[Route]:
         raise AssertionError(str(error)) from None
 
 
+def check_group_calls(calls: GroupCalls) -> Mapping[str, Callable[[GroupCall], GroupReply]]:
+    """Check a set of group calls: each has a name that can be called, and none is made with I/O; return them."""
+    _check_form("set of group calls", calls)
+    try:
+        return read_group_calls(calls, _NoSite())
+    except PluginError as error:
+        raise AssertionError(str(error)) from None
+
+
 class _NoSite:
-    """What routes are made with where there is no node: to use it then is I/O, which comes too early."""
+    """What routes and calls are made with where there is no node: to use it then is I/O, which comes too early."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in {"database", "executors", "jobs"}:
+        if name in {"clock", "database", "executors", "jobs"}:
             return _NoSite()
-        raise AssertionError(f"routes() uses {name}: it does no I/O, its routes do when they are called")
+        raise AssertionError(
+            f"site.{name} is used too early: routes and calls are made without I/O, and do it when they are called"
+        )
 
 
 def check_commands(commands: Commands) -> None:

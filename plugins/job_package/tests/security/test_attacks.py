@@ -131,7 +131,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         }
         settings = {"api": {"port": 0, "executor_port": 0, "executor_token": SECRET}}
         with (
-            NodeSite(folder / "node", "job_package", options=options, executors=0, settings=settings) as node,
+            NodeSite(
+                folder / "node", "job_package", "xxl_calls", options=options, executors=0, settings=settings
+            ) as node,
             Executor(
                 Config(
                     plugins={"options": options},  # type: ignore[arg-type]

@@ -52,10 +52,6 @@ def routes_of(app: Any) -> set[tuple[str, str]]:
     }
 
 
-def test_the_list_of_routes_is_complete(api: Api) -> None:
-    assert routes_of(api.management.app) == ROUTES
-
-
 @pytest.mark.parametrize("headers", WRONG.values(), ids=WRONG)
 def test_without_the_token_nothing_is_done(api: Api, headers: dict[str, str]) -> None:
     api.job()

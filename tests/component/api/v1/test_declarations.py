@@ -8,7 +8,6 @@ import falcon.testing
 import pytest
 
 from tests.component.api.conftest import EXECUTOR_TOKEN, TOKEN, Api
-from tests.support.job_calls import Tenant, definition
 from tests.support.rows import NOW, make_executor
 
 GROUP_TOKEN, OTHER_TOKEN = "token-of-orders", "token-of-billing"
@@ -204,20 +203,6 @@ def test_what_code_owns_is_refused_to_people_and_released_by_choice(shop: Api) -
     assert (stale.status_code, stale.json["revision"]) == (409, after["revision"])
     assert shop.call("POST", f"{path}/release").json["declared"]["is_released"]
     assert shop.call("DELETE", path).status_code == 204
-
-
-def test_xxl_jobs_calls_change_nothing_that_code_owns(api: Api, orders: Tenant) -> None:
-    sync(api, REPORT)
-    made = job(api)
-    answer = orders.call(
-        "updateJob", {"id": made["id"], **definition(name="report", executorHandler="report")}
-    )
-    assert answer["code"] == 500
-    assert answer["msg"].startswith("scheduleConf: release 1.0 ")
-    assert f"xwheel job release {made['id']}" in answer["msg"]
-    assert orders.call("removeJob", {"id": made["id"]})["code"] == 500
-    assert job(api) == made
-    assert orders.call("stopJob", {"id": made["id"]})["code"] == 200
 
 
 def test_a_start_that_finds_its_jobs_as_declared_only_reads(

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.component.api.conftest import Api
-from tests.support.job_calls import Tenant, definition
 from xwheel.model.jobs import MAX_PARAM_BYTES, MAX_SOURCE_BYTES
 
 SOURCE_BYTES = 1024 * 1024
@@ -88,28 +87,6 @@ def test_p11_a_longer_source_is_refused_by_name_limit_and_setting(api: Api, text
             f"to {MAX_SOURCE_BYTES}"
         )
     assert api.rows() == before
-
-
-@pytest.mark.parametrize("text", long_texts(MAX_PARAM_BYTES), ids=["ascii", "han"])
-def test_p11_xxl_jobs_calls_take_the_same(api: Api, orders: Tenant, text: str) -> None:
-    source = text * 16
-    answer = orders.call("addJob", definition() | {"executorParam": text})
-    assert answer["code"] == 200
-    assert orders.job(int(answer["data"])).param == text
-    scripted = {"glueType": "SCRIPT", "glueSource": source, "executorParam": text}
-    made = int(orders.call("addJob", definition() | scripted)["data"])
-    assert api.call("GET", f"jobs/{made}/glue/1").json["source"] == source
-    assert orders.call("updateJob", definition() | {"id": made, "executorParam": text[::-1]})["code"] == 200
-    assert orders.job(made).param == text[::-1]
-    assert orders.call("triggerJob", {"id": made, "executorParam": text})["code"] == 200
-    assert api.call("GET", f"runs?job_id={made}").json["items"][0]["param"] == text
-    for call, fields in (("addJob", definition()), ("triggerJob", {"id": made})):
-        said = orders.refused(call, fields | {"executorParam": text + "x"})
-        assert said.startswith("executorParam: ")
-        assert "api.max_param_bytes" in said
-    said = orders.refused("addJob", definition() | scripted | {"glueSource": source + "x" * 17})
-    assert said.startswith(f"glueSource: has {SOURCE_BYTES + 1} bytes")
-    assert "api.max_source_bytes" in said
 
 
 class TestLowerLimits:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.component.api.conftest import Api
-from tests.support.job_calls import Tenant
 
 RATE = {"schedule_type": "FIX_RATE", "schedule_conf": "60s"}
 
@@ -137,11 +136,3 @@ def test_what_is_no_source_is_refused(api: Api, changes: dict[str, Any], field: 
     assert answer.status_code in {413, 422}
     assert answer.status_code == 413 or answer.json["field"] == field
     assert api.call("GET", f"jobs/{job['id']}").json["glue_version"] == 0
-
-
-def test_add_job_keeps_the_script(api: Api) -> None:
-    orders = Tenant(api.db, api.executor.app, "orders")
-    job_id = orders.add(glueType="SCRIPT", glueSource="echo hi\n", glueRemark="hello", executorHandler="")
-    (item,) = api.call("GET", f"jobs/{job_id}/glue").json["items"]
-    assert (item["author"], item["remark"]) == ("Li Lei", "hello")
-    assert source_of(api, {"id": job_id}) == (1, "echo hi\n")

@@ -8,7 +8,6 @@ from urllib.parse import quote
 import pytest
 
 from tests.component.api.conftest import Api
-from tests.support.job_calls import Tenant, definition
 from xwheel.storage import job_versions
 
 RATE = {"schedule_type": "FIX_RATE", "schedule_conf": "60s"}
@@ -167,16 +166,3 @@ def test_a_reason_is_a_line_of_text(api: Api, reason: str) -> None:
     answer = api.call("POST", "groups", {"app_name": "orders"}, headers={"Xwheel-Reason": reason})
     assert (answer.status_code, answer.json["field"]) == (422, "Xwheel-Reason")
     assert api.call("GET", "groups").json["items"] == []
-
-
-def test_what_xxl_jobs_calls_change_names_the_groups_token(api: Api, orders: Tenant) -> None:
-    job_id = orders.add()
-    assert (
-        orders.call("updateJob", definition(id=job_id, jobGroup=orders.group_id, executorParam="b"))["code"]
-        == 200
-    )
-    assert orders.call("startJob", {"id": job_id})["code"] == 200
-    found = api.call("GET", f"jobs/{job_id}/versions").json["items"]
-    assert [(item["action"], item["actor_kind"], item["actor"]) for item in found] == [
-        ("start", "group", "orders"), ("edit", "group", "orders"), ("create", "group", "orders"),
-    ]  # fmt: skip

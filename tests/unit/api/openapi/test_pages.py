@@ -12,7 +12,7 @@ from tests.support.routes import ROUTES
 from xwheel import calendars
 from xwheel.api.http.body import rules_of
 from xwheel.api.http.errors import TABLE
-from xwheel.api.schema import live, messages, views
+from xwheel.api.schema import last_and_next, messages, nodes, views
 from xwheel.api.v1.calendars import MAX_CALENDAR_BYTES
 from xwheel.config.sections import ApiSection
 
@@ -62,9 +62,8 @@ def table_of(kind: type[messages.Input]) -> list[str]:
         messages.PreviewQuery,
         messages.CalendarQuery,
         messages.NamePath,
-        live.EventQuery,
-        live.RecentQuery,
-        live.UpcomingQuery,
+        last_and_next.RecentQuery,
+        last_and_next.UpcomingQuery,
     ],
 )
 def test_every_field_stands_in_the_page_with_its_limit(kind: type[messages.Input]) -> None:
@@ -91,7 +90,7 @@ def test_every_route_stands_in_the_page() -> None:
     "view",
     [
         kind
-        for module in (views, live)
+        for module in (views, last_and_next, nodes)
         for name, kind in vars(module).items()
         if name.endswith(("View", "Item"))
     ],

@@ -1,0 +1,103 @@
+"""Calls of plugins on the executor API: who answers which, handed over, and what comes back made the envelope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
+
+import falcon
+
+from xwheel.api.http.auth import Caller
+from xwheel.api.http.resource import ApiParts
+from xwheel.api.plugins.site import RouteSite
+from xwheel.errors import ConfigError, PluginError, WireError, XwheelError
+from xwheel.model.access import current_actor
+from xwheel.plugin.group_calls import GroupCall, GroupReply, read_group_calls
+from xwheel.plugin.validation import error_words, guarded
+from xwheel.wire import contract
+from xwheel.wire.messages import Response
+
+NOT_FOR_EXECUTORS: Final = (
+    f"{contract.TOKEN_HEADER}: the token of executors opens no {{}}; send one of the jobs' group "
+    f"(xwheel token create NAME --group APP) and name the group in {contract.APP_NAME_HEADER}"
+)
+
+
+class PluginFailedError(Exception):
+    """A plugin raised or returned what it may not; its words are for the log alone."""
+
+
+class _Known(NamedTuple):
+    """A call, and whose it is."""
+
+    owner: str
+    title: str
+    answer: Callable[[GroupCall], GroupReply]
+
+
+class PluginCalls:
+    """The calls of all plugins, by name.
+
+    Args:
+        parts: What the applications work with.
+        taken: Names that are xwheel's own.
+
+    Raises:
+        PluginError: A plugin's calls cannot be served; the message names it.
+        ConfigError: A plugin cannot use a setting.
+    """
+
+    def __init__(self, parts: ApiParts, taken: Collection[str]) -> None:
+        self._known: dict[str, _Known] = {}
+        registry = parts.plugins.group_calls
+        for key, item in sorted(registry.items()):
+            owner = registry.owners[key]
+            try:
+                found = guarded(
+                    f"group calls {key}",
+                    lambda: read_group_calls(item, RouteSite(parts)),  # noqa: B023 - called at once
+                    allowed=(PluginError, ConfigError),
+                )
+            except PluginError as error:
+                raise PluginError(f"{owner}: {error}") from error
+            for name, answer in found.items():
+                if name in taken or name in self._known:
+                    other = self._known[name].owner if name in self._known else "xwheel itself"
+                    raise PluginError(f"{owner}: group calls {key}: {other} answers {name} already")
+                self._known[name] = _Known(owner, item.title, answer)
+
+    @property
+    def names(self) -> Collection[str]:
+        """What can be called."""
+        return self._known.keys()
+
+    def answer(self, name: str, caller: Caller, read: Callable[[], bytes]) -> Response:
+        """Answer a call, as the caller, who is the current actor.
+
+        Args:
+            name: One of :attr:`names`.
+            caller: Whose token was shown.
+            read: Reads the body.
+
+        Raises:
+            XwheelError: Whatever is refused.
+            PluginFailedError: The plugin failed.
+        """
+        known = self._known[name]
+        if caller.is_executor or caller.group_id is None:
+            raise WireError(NOT_FOR_EXECUTORS.format(known.title))
+        call = GroupCall(
+            name=name, actor=current_actor(), group_id=caller.group_id, app_name=caller.app_name, read=read
+        )
+        try:
+            reply = known.answer(call)
+            if not isinstance(reply, GroupReply):
+                raise TypeError(
+                    f"answered with an object of {type(reply).__qualname__} instead of a GroupReply"
+                )
+            reply.check()
+        except (XwheelError, falcon.HTTPError):
+            raise
+        except BaseException as error:  # whatever it is, it ends this call and nothing else
+            raise PluginFailedError(f"{known.owner} fails in {name}: {error_words(error)}") from error
+        return Response(code=reply.code, message=reply.message, data=reply.content)

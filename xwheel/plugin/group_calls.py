@@ -1,0 +1,113 @@
+"""Calls that plugins answer on the executor API, in XXL-JOB's envelope, to callers that show a group's token."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, runtime_checkable
+
+from xwheel.errors import PluginError
+from xwheel.model.access import Actor
+from xwheel.plugin.routes import PluginSite
+
+MOST_CALLS: Final = 100
+LOWEST_CODE: Final = 200
+HIGHEST_CODE: Final = 599
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCall:
+    """One call, ``POST /api/NAME`` on the executor API.
+
+    Attributes:
+        name: What is called.
+        actor: The group's token, which may do everything in its group but administer it.
+        group_id: The group.
+        app_name: The group's app name.
+        read: Returns the body, and raises what is answered for one over ``api.max_body_bytes``. What is refused
+            whatever the body says leaves it unread.
+    """
+
+    name: str
+    actor: Actor
+    group_id: int
+    app_name: str
+    read: Callable[[], bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReply:
+    """What a call is answered with, in the envelope that executors know.
+
+    Attributes:
+        code: 200 for yes, up to 599 for no; the HTTP status is 200 either way.
+        message: One sentence for people; empty for the usual word.
+        content: The payload; JSON.
+    """
+
+    code: int = LOWEST_CODE
+    message: str = ""
+    content: object = None
+
+    def check(self) -> None:
+        """Refuse what cannot be sent.
+
+        Raises:
+            ValueError: It says what is wrong.
+        """
+        if type(self.code) is not int or not LOWEST_CODE <= self.code <= HIGHEST_CODE:
+            raise ValueError(f"code must be from {LOWEST_CODE} to {HIGHEST_CODE}, not {str(self.code)[:40]}")
+        if type(self.message) is not str:
+            raise ValueError("message must be text")
+
+
+@runtime_checkable
+class GroupCalls(Protocol):
+    """Calls on the executor API for programs that act for a group, next to those of xwheel itself.
+
+    xwheel lets in who shows a group's token and names that group, counts who is refused, and limits bodies; executors'
+    own tokens open none of these calls. What a call raises is answered in the envelope: errors of xwheel's with their
+    words, anything else with a number under which the log has the details.
+
+    Attributes:
+        name: Unique among plugins' group calls.
+        title: What messages call them, in the plural: ``job calls``.
+    """
+
+    name: str
+    title: str
+
+    def calls(self, site: PluginSite) -> Mapping[str, Callable[[GroupCall], GroupReply]]:
+        """Return by name what answers each call; called once when a process starts, with what it works with.
+
+        A name has letters and digits, and is none of xwheel's own calls nor of another plugin's. Each is called on
+        several threads at once, of those that executors need too, as the caller (:attr:`GroupCall.actor`).
+
+        Raises:
+            ConfigError: A setting cannot be used; the node does not start.
+        """
+        ...
+
+
+def read_group_calls(item: GroupCalls, site: PluginSite) -> Mapping[str, Callable[[GroupCall], GroupReply]]:
+    """Return the calls of a plugin, once they are known to be such; there may be none.
+
+    Raises:
+        PluginError: One is none, or its name cannot be part of a path.
+        ConfigError: The plugin says so.
+    """
+    found = item.calls(site)
+    if not isinstance(found, Mapping) or len(found) > MOST_CALLS:
+        raise PluginError(
+            f"group calls {item.name}: calls() must return at most {MOST_CALLS} functions by name"
+        )
+    for name, answer in found.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise PluginError(
+                f"group calls {item.name}: a call's name has 1 to 64 letters and digits, not {str(name)[:64]!r}"
+            )
+        if not callable(answer):
+            raise PluginError(f"group calls {item.name}: what answers {name} cannot be called")
+    return dict(found)
