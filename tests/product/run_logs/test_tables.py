@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy import MetaData, insert, inspect, select, text
 from xwheel_run_logs.tables import RunLogTables, metadata, run_log
 
@@ -11,6 +12,14 @@ from xwheel.storage.schema import plugin_tables, tables
 from xwheel.storage.schema.migrate import TAKEN_OVER as OF_MIGRATIONS
 
 PLUGIN = {"run_log": RunLogTables()}
+
+
+@pytest.fixture(autouse=True)
+def _of_before(db: Database) -> None:
+    """Let the database be one that the plugin has not seen."""
+    plugin_tables.forget(db, "run_log", "0001")
+
+
 ROW = {
     "id": 7,
     "job_id": 1,
