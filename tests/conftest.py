@@ -17,7 +17,7 @@ from hypothesis import settings
 from sqlalchemy import Engine, event
 
 from tests.interop import report as interop_report
-from tests.support.databases import BACKENDS, CleanDatabases, make_schema
+from tests.support.databases import BACKENDS, CleanDatabases, upgrade
 from xwheel.storage.database.engine import Database
 
 HERE = Path(__file__).parent
@@ -166,7 +166,7 @@ def _schema_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty database at this version's schema; copying it is faster than migrating."""
     path = tmp_path_factory.mktemp("schema") / "template.db"
     db = Database(f"sqlite:///{path}")
-    make_schema(db)
+    upgrade(db)
     with db.read() as conn:
         conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()

@@ -55,7 +55,7 @@ HOMES = {
     "argon2": ("runtime/passwords.py",),
     "cryptography": ("runtime/sealing.py",),
     "pluggy": ("plugin/",),
-    "packaging": ("plugin/", "scheduler/jobs/ownership.py"),
+    "packaging": ("plugin/",),
     "pycurl": ("wire/http/",),
     "certifi": ("wire/http/",),
     "holidays": ("calendars.py",),

@@ -63,6 +63,8 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.job_owners import DeclaredView, OwnsJobs
+from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.news import BringsNews, NewsItem
 from xwheel.plugin.observers import Changes, Observer, RunEnd, SeesDispatches
 from xwheel.plugin.options import PluginOptions
@@ -85,7 +87,7 @@ from xwheel.plugin.routes import (
     WorksAlong,
 )
 from xwheel.plugin.run_logs import LogAnswer, LogQuestions, LogText, ReadsLogs, TakesLogs
-from xwheel.plugin.tables import Migration, Tables
+from xwheel.plugin.tables import Migration, RowsGoAlong, Tables
 from xwheel.wire.messages import LogData, LogPart, LogReceipt
 
 PAGE = ROOT / "docs" / "reference" / "plugins.md"
@@ -115,9 +117,9 @@ PARTS: dict[type[Any], list[type[Any]]] = {
     LogStore: [ChecksSetup, LogKey, LogChunk, LogEnd],
     IdentityProvider: [SignsInByPassword, SignsInByRedirect, SignsOut, KnownAccount, Identity, SignInStart],
     Pages: [],
-    Tables: [Migration],
+    Tables: [Migration, RowsGoAlong],
     Observer: [Changes, RunEnd, SeesDispatches],
-    Resources: [ResourceRoute, Need, Of, OfObject, Operation],
+    Resources: [ResourceRoute, Need, Of, OfObject, Operation, OwnsJobs, DeclaredView],
     Routes: [
         Route,
         RouteScope,
@@ -128,6 +130,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         PluginSite,
         PluginDatabase,
         PluginJobs,
+        JobWriter,
         PluginExecutors,
         PluginPartitions,
         WorksAlong,

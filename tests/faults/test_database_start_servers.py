@@ -8,13 +8,12 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import make_url, text
 
-from tests.support import servers
+from tests.support import databases, servers
 from tests.support.odd_server import PASSWORD, OddServer
 from tests.support.ports import free_port
 from tests.support.refusals import COMMANDS, Refusals
 from xwheel.cli import main
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import migrate
 from xwheel.storage.schema.tables import MARIADB_COLLATION
 
 EVERY_COMMAND = pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -41,7 +40,7 @@ def postgresql() -> Iterator[OddServer]:
 
 def _upgrade(url: str) -> None:
     db = Database(url)
-    migrate.upgrade(db)
+    databases.upgrade(db)
     db.close()
 
 

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.faults.test_server_outage import JOBS, PATIENCE_S, assert_few_lines, site_on
-from tests.support import servers
+from tests.support import databases, servers
 from tests.support.databases import BACKENDS, create_database
 from tests.support.executors import wait_until
 from tests.support.refusals import Refusals
@@ -22,7 +22,6 @@ from xwheel.errors import DatabaseRefusedError
 from xwheel.model import RunState
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import migrate
 
 DISK_MB = {"mariadb": 160, "postgresql": 100}
 NOBODYS = 10**9
@@ -35,7 +34,7 @@ def narrow(request: pytest.FixtureRequest) -> Iterator[str]:
         create_database(base, request.param, "ready")
         create_database(base, request.param, "bare")
         db = Database(base + "ready")
-        migrate.upgrade(db)
+        databases.upgrade(db)
         db.close()
         yield base
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import databases
 from tests.support.admins import APP_NAME, TOKEN
 from tests.support.executors import ROOT, make_executor, wait_until
 from tests.support.node import plugins
@@ -29,7 +30,6 @@ from xwheel.node.pipeline import Core
 from xwheel.storage import executors as groups
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import migrate
 
 START, LEFT, RIGHT, JOINED = range(1, 5)
 FIRES = 3
@@ -112,7 +112,7 @@ def serve(folder: Path, url: str, ports: tuple[int, int]) -> subprocess.Popen[by
 
 def prepare(db: Database) -> Scheduler:
     """Make the group, and return a scheduler that does not run."""
-    migrate.upgrade(db)
+    databases.upgrade(db)
     scheduler = Scheduler(Core(build_config({}), db, plugins(), TOKEN))
     now_ms = scheduler.core.clock.now_ms()
     db.transaction(lambda conn: groups.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms))

@@ -20,6 +20,7 @@ SWEEP: Final = (f"{HERE}/upkeep/test_retention.py",)
 LIMITS: Final = (f"{HERE}/fire/test_limits.py",)
 KILL: Final = (f"{HERE}/runs/test_kill.py",)
 CALENDARS: Final = ("tests/unit/test_calendars.py", "tests/unit/builtin/test_schedule_types.py")
+OWNERS: Final = f"{HERE}/jobs/test_owners.py"
 
 MISTAKES: Final = [
     Mistake(
@@ -420,5 +421,33 @@ MISTAKES: Final = [
         new="edges[-1] = end",
         why="A stretch inside a longer one cuts that short.",
         tests=CALENDARS,
+    ),
+    Mistake(
+        file="xwheel/scheduler/jobs/owners.py",
+        old='self._questions.ask(("owned", name, rows), self._owned(name, job_ids))',
+        new='self._questions.ask(("owned", name), self._owned(name, job_ids))',
+        why="What a plugin takes over between its answer and an edit would be changed all the same.",
+        tests=(f"{OWNERS}::test_what_it_owns_meanwhile_counts",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/jobs/owners.py",
+        old="field in said.owned and getattr(job, field) != value:",
+        new="field in said.owned:",
+        why="Nothing of a job could be saved in a form that sends all its fields.",
+        tests=(f"{OWNERS}::test_people_change_what_is_theirs_and_nothing_else",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/jobs/jobs.py",
+        old="        plugin_rows.delete_of_jobs(conn, self._plugins.tables, ids)\n",
+        new="",
+        why="What plugins keep of a job would stay when it is deleted.",
+        tests=(f"{OWNERS}::test_rows_go_with_their_job",),
+    ),
+    Mistake(
+        file="xwheel/api/v1/groups.py",
+        old="            plugin_rows.delete_of_group(conn, self._parts.plugins.tables, group_id)\n",
+        new="",
+        why="What plugins keep of a group would stay when it is deleted.",
+        tests=("tests/product/jobs_as_code/test_declarations.py::test_a_group_takes_its_owner_along",),
     ),
 ]

@@ -252,8 +252,8 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/storage/schema/migrate.py",
-        old="or not ours <= metadata.tables.keys() | TAKEN_OVER:",
-        new="or not ours & metadata.tables.keys():",
+        old="or not ours <= {*metadata.tables, *HANDED_OVER}:",
+        new="or not ours & {*metadata.tables, *HANDED_OVER}:",
         why="Another program's tables are taken for remains of an upgrade, and dropped.",
         tests=(MIGRATIONS,),
     ),

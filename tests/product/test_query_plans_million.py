@@ -70,7 +70,7 @@ def test_each_question_is_understood(db: Database) -> None:
     """Few of the tests that ask run on servers: there every question is asked at least here."""
     _fill(db, million.History(runs=FEW_RUNS), FEW_RUNS)
     for case in _every_case():
-        with _undone(db) as conn, suppress(StorageError):  # what it is about is not there
+        with undone(db) as conn, suppress(StorageError):  # what it is about is not there
             case.work(conn)
 
 
@@ -106,22 +106,22 @@ def test_no_question_reads_more_than_it_is_about(db: Database) -> None:
     _fill(db, million.MILLION, plan_audit.ROWS)
     every = _every_case()
     # right after this many rows came, the tables are not analyzed
-    found = _too_long(db, [case for case in every if case.name.startswith(AT_ONCE)])
+    found = too_long(db, [case for case in every if case.name.startswith(AT_ONCE)])
     million.analyze(db)
     plans.analyze(db)
     plan_audit.analyze(db)
     plan_access.analyze(db)
-    found += _too_long(db, every)
+    found += too_long(db, every)
     if db.backend == "postgresql":
         # what the server falls back to once it has met a statement a few times
-        found += _too_long(db, every, "SET LOCAL plan_cache_mode = force_generic_plan")
+        found += too_long(db, every, "SET LOCAL plan_cache_mode = force_generic_plan")
     assert not found, "\n".join(found)
 
 
-def _too_long(db: Database, given: list[Case], setting: str = "") -> list[str]:
+def too_long(db: Database, given: list[Case], setting: str = "") -> list[str]:
     found = []
     for case in given:
-        with _undone(db) as conn:
+        with undone(db) as conn:
             if setting:
                 conn.execute(text(setting))
                 conn.connection.driver_connection.prepare_threshold = 0
@@ -137,7 +137,7 @@ def _too_long(db: Database, given: list[Case], setting: str = "") -> list[str]:
 
 
 @contextmanager
-def _undone(db: Database) -> Iterator[Connection]:
+def undone(db: Database) -> Iterator[Connection]:
     """Give a connection inside a writing transaction that is rolled back."""
     with db.engine.connect().execution_options(xwheel_write=True) as conn:
         transaction = conn.begin()

@@ -24,6 +24,7 @@ from tests.support import servers
 ACCESS: Final = "tests/component/api/v1/access"
 ALARMS: Final = "tests/product/alarms"
 AUDIT: Final = "tests/component/accounts/audit"
+DECLARED: Final = "tests/product/jobs_as_code"
 SCHEDULER: Final = "tests/component/scheduler"
 RUN_LOGS: Final = "tests/product/run_logs"
 
@@ -45,6 +46,9 @@ WHOLE: Final = (
     f"{RUN_LOGS}/test_tables.py",
     "tests/integration/test_chain_crash.py",
     "tests/integration/test_databases.py",
+    f"{DECLARED}/test_declaration_rows.py",
+    f"{DECLARED}/test_declaration_tables.py",
+    f"{DECLARED}/test_query_plans.py",
 )
 """Folders and files whose subject is the database."""
 
@@ -185,7 +189,7 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_one_slow_executor_does_not_hold_up_the_others",
     ),
     f"{RUN_LOGS}/test_shipped.py": ("test_two_nodes_that_get_the_same_lines_at_once",),
-    f"{SCHEDULER}/jobs/test_declared_jobs.py": (
+    f"{DECLARED}/test_declared_jobs.py": (
         "test_jobs_are_created_started_and_owned",
         "test_what_is_not_declared_any_more_is_stopped_and_comes_back",
         "test_an_edit_meanwhile_wins_no_race_and_loses_nothing",
@@ -205,6 +209,7 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_a_run_that_is_sent_while_it_is_cancelled_is_marked",
         "test_a_kill_that_comes_while_a_question_is_open_is_not_put_off",
     ),
+    f"{SCHEDULER}/jobs/test_owners.py": ("test_what_it_owns_meanwhile_counts", "test_rows_go_with_their_job"),
     f"{SCHEDULER}/jobs/test_pause.py": (
         "test_n30_a_job_that_is_stopped_gets_no_next_fire_from_a_pause",
         "test_a_crash_in_the_middle_of_pausing_plans_nothing_more",

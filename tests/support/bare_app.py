@@ -26,6 +26,7 @@ def _bare_app() -> Any:
         refusals=None,
         lease=None,
         logs=None,
+        job_writer=None,
         plugins=dataclasses.replace(
             load_plugins(Config()),
             pages=Registry("set of pages", {}, {}),

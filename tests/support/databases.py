@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, MetaData, insert, inspect, text
+from sqlalchemy import Connection, MetaData, delete, insert, inspect, text
 from sqlalchemy.exc import OperationalError
 
 from tests.support import servers
 from xwheel.config import build_config
 from xwheel.model import PARTITIONS
+from xwheel.plugin import Tables
 from xwheel.plugin.discovery import load_plugins
-from xwheel.plugin.tables import Tables
+from xwheel.plugin.tables import HANDED_OVER
 from xwheel.storage import settings
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import migrate, plugin_tables, tables
 
 LARGE = 10_000
+KEPT = tables.plugin_migration
 BACKENDS = {"mariadb": servers.mariadb, "postgresql": servers.postgresql}
 ADMIN = {"mariadb": "mysql", "postgresql": "postgres"}
 
@@ -33,9 +36,38 @@ def server_database(backend: str, name: str = "xwheel_test", *, durable: bool = 
     with BACKENDS[backend](durable=durable) as base:
         create_database(base, backend, name)
         db = Database(base + name)
-        make_schema(db)
+        upgrade(db)
         db.close()
         yield base + name
+
+
+@cache
+def installed_tables() -> Mapping[str, Tables]:
+    """Return the tables of the plugins of this environment, by plugin."""
+    return dict(load_plugins(build_config({})).tables)
+
+
+def upgrade(db: Database) -> None:
+    """Bring a database to this version's schema, with the tables of installed plugins, as nodes want it."""
+    migrate.upgrade(db)
+    plugin_tables.upgrade(db, installed_tables())
+
+
+def known_tables() -> set[str]:
+    """Return the tables that are there then."""
+    of_plugins = {name for item in installed_tables().values() for name in item.tables()}
+    return {*tables.metadata.tables, *HANDED_OVER, *of_plugins}
+
+
+def differences(conn: Connection, wanted: MetaData = tables.metadata) -> list[Any]:
+    """Return in what a schema differs from what is wanted of this version's; other tables have tests of their own."""
+    of_plugins = known_tables() - set(wanted.tables)
+
+    def is_ours(name: str | None, kind: str, _: object) -> bool:
+        return kind != "table" or name not in of_plugins
+
+    context = MigrationContext.configure(conn, opts={"include_name": is_ours})
+    return list(compare_metadata(context, wanted))
 
 
 def create_database(base: str, backend: str, name: str) -> None:
@@ -63,6 +95,7 @@ class CleanDatabases:
         break_connections(db)
         restore_schema(db)
         empty(db)
+        plugin_tables.upgrade(db, plugin_tables.unknown_in(db, installed_tables()))
         return db.engine.url.render_as_string(hide_password=False)
 
     def close(self) -> None:
@@ -74,21 +107,6 @@ class CleanDatabases:
 def twin_of(db: Database) -> Database:
     """Open the same database once more, as another process would."""
     return Database(db.engine.url.render_as_string(hide_password=False))
-
-
-TAKEN_OVER = ("alarm", "alarm_attempt", "alarm_episode", "alarm_rule", "run_log")
-"""Tables that the migrations of the core make, as xwheel 0.1.0 had them, and that plugins of ours take over."""
-
-
-def differences(conn: Connection, wanted: MetaData) -> Sequence[object]:
-    """Return how a database's tables differ from those that are wanted; those that plugins took over do not count."""
-    left = {*TAKEN_OVER, "alembic_version"} - wanted.tables.keys()
-
-    def include(name: str | None, kind: str, _parents: object) -> bool:
-        return kind != "table" or name not in left
-
-    context = MigrationContext.configure(conn, opts={"include_name": include})
-    return list(compare_metadata(context, wanted))
 
 
 def break_connections(db: Database) -> None:
@@ -112,8 +130,9 @@ def break_connections(db: Database) -> None:
 
 def empty(db: Database) -> None:
     """Take all rows out, let ids begin at 1 again, and write the rows that a new database has."""
+    names = sorted(known_tables() - {KEPT.name})
     with db.write() as conn:
-        names = sorted({*inspect(conn).get_table_names()} - {"alembic_version"})
+        conn.execute(delete(KEPT).where(KEPT.c.plugin.not_in(installed_tables())))
         used = conn.execute(
             text("SELECT " + ", ".join(f"EXISTS (SELECT 1 FROM {name}) AS {name}" for name in names))
         ).one()
@@ -145,26 +164,7 @@ def _counted(conn: Connection, backend: str) -> set[str]:
     return set(conn.execute(text(query)).scalars())
 
 
-@cache
-def installed() -> Mapping[str, Tables]:
-    """Return the tables of the plugins that are installed where the tests run."""
-    return load_plugins(build_config({})).tables
-
-
-def make_schema(db: Database) -> None:
-    """Make this version's tables, and those of plugins, as ``xwheel db upgrade`` does."""
-    migrate.upgrade(db)
-    plugin_tables.upgrade(db, installed())
-
-
 def _seed(conn: Connection) -> None:
-    steps = [
-        {"plugin": name, "name": step.name, "position": position, "applied_ms": 0}
-        for name, item in installed().items()
-        for position, step in enumerate(item.migrations())
-    ]
-    if steps:
-        conn.execute(insert(tables.plugin_migration), steps)
     conn.execute(
         insert(tables.partition_lease),
         [{"partition": number, "epoch": 0} for number in range(PARTITIONS)],
@@ -177,7 +177,7 @@ def restore_schema(db: Database) -> None:
     """Bring the schema back to this version's; a test may have taken it down or made it another's."""
     with db.read() as conn:
         found = set(inspect(conn).get_table_names())
-        known = {*tables.metadata.tables, *TAKEN_OVER, "alembic_version"}
+        known = {*known_tables(), "alembic_version"}
         revisions = conn.execute(text("SELECT version_num FROM alembic_version")) if known <= found else []
         if found == known and [row[0] for row in revisions] == [migrate.head_revision()]:
             return
@@ -185,4 +185,4 @@ def restore_schema(db: Database) -> None:
         quote = conn.dialect.identifier_preparer.quote
         for name in sorted(found):
             conn.execute(text(f"DROP TABLE {quote(name)}"))
-    make_schema(db)
+    upgrade(db)

@@ -115,7 +115,7 @@ def analyze(db: Database) -> None:
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
         if db.backend == "mysql":
             conn.execute(
-                text("ANALYZE TABLE run, run_log, job, hourly_report, job_child, child_arrival, declared_job")
+                text("ANALYZE TABLE run, run_log, job, hourly_report, job_child, child_arrival")
             ).all()
         else:
             conn.execute(text("ANALYZE"))
@@ -268,12 +268,6 @@ def _fill_small(conn: Connection) -> None:
         "seen_ms": f"{NOW} + n",
     }
     _copy(conn, "executor", 200, executor)
-    owner = {"group_id": "n", "release": "'1.0'", "digest": "'a'", "seen_ms": str(NOW)}
-    _copy(conn, "declaration_owner", GROUPS, owner)
-    no = "(1 = 0)"
-    said = {"place": "''", "fields": "'[]'", "released": "'[]'", "problem": "''", "updated_ms": str(NOW)}
-    flags = {"is_released": no, "is_retired": no, "was_started": no}
-    _copy(conn, "declared_job", JOBS, {"job_id": "n", "group_id": f"n % {GROUPS} + 1", **said, **flags})
     _copy(conn, "job_child", 5000, {"parent_id": "n", "child_id": "n + 1"})
     arrival = {"child_id": "n % 500", "chain_id": "n", "parent_id": "1", "root_id": "n"}
     _copy(conn, "child_arrival", 20_000, {**arrival, "created_ms": f"{NOW} + n"})

@@ -6,6 +6,7 @@ Each reads at most :data:`ROWS` rows or index entries, however many there are; t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
@@ -15,7 +16,6 @@ from tests.support.million import (
     BUSY_GROUP,
     BUSY_JOB,
     FIRST_HOUR,
-    GROUPS,
     HOUR_MS,
     JOBS,
     QUIET_JOB,
@@ -31,6 +31,7 @@ from xwheel.storage import (
     jobs,
     leases,
     open_runs,
+    plugin_rows,
     reports,
     retention,
     run_ids,
@@ -41,8 +42,6 @@ from xwheel.storage import (
 )
 from xwheel.storage.access import executor_secrets, tokens
 from xwheel.storage.database import clock
-from xwheel.storage.declarations import owners, records
-from xwheel.storage.declarations.records import DeclaredJob
 
 ROWS: Final = 1500
 MANY: Final = 50
@@ -84,10 +83,10 @@ def cases() -> Iterator[Case]:
         _pages(),
         _jobs(),
         _checks(),
-        _declarations(),
         _follow_ups(),
         _upkeep(),
         _reports(),
+        _rows_of_plugins(),
         _others(),
         _nodes(),
         _secrets(),
@@ -271,31 +270,6 @@ def _jobs() -> Iterator[Case]:
         )
 
 
-def _declarations() -> Iterator[Case]:
-    names = ["no such job", *(f"job {item}" for item in range(MANY))]
-    said = DeclaredJob(job_id=JOBS + 5, group_id=1)
-    yield Case("declarations.owners.get_owner", lambda conn: owners.get_owner(conn, 1, lock=True))
-    yield Case("declarations.owners.get_owners", lambda conn: owners.get_owners(conn, range(1, MANY)))
-    yield Case("declarations.owners.list_owners", owners.list_owners)
-    yield Case(
-        "declarations.owners.list_owners: some groups",
-        lambda conn: owners.list_owners(conn, groups=FEW_GROUPS),
-    )
-    yield Case("declarations.owners.has_owner", lambda conn: owners.has_owner(conn, 1))
-    yield Case("declarations.owners.insert_owner", lambda conn: owners.insert_owner(conn, GROUPS + 1))
-    yield Case(
-        "declarations.owners.update_owner", lambda conn: owners.update_owner(conn, 1, {"seen_ms": NOW})
-    )
-    yield Case("declarations.records.get_declared", lambda conn: records.get_declared(conn, SOME_JOBS))
-    yield Case("declarations.records.list_declared", lambda conn: records.list_declared(conn, 1))
-    yield Case("declarations.records.find_by_names", lambda conn: records.find_by_names(conn, 1, names))
-    yield Case("declarations.records.insert_declared", lambda conn: records.insert_declared(conn, [said]))
-    yield Case("declarations.records.save_declared", lambda conn: records.save_declared(conn, said))
-    yield Case(
-        "declarations.records.delete_declared", lambda conn: records.delete_declared(conn, [QUIET_JOB])
-    )
-
-
 def _checks() -> Iterator[Case]:
     # the executor that holds everything that is open
     holder = open_runs.Holder(BUSY_GROUP, "http://127.0.0.1:9001", "instance-1")
@@ -439,6 +413,22 @@ def _reports() -> Iterator[Case]:
         3 * reports.MOST,
         counted,
     )
+
+
+def _rows_of_plugins() -> Iterator[Case]:
+    # tables of ours stand for those of a plugin
+    mine: dict[str, Any] = {
+        "mine": SimpleNamespace(of_jobs={"glue_version": "job_id"}, of_groups={"executor": "group_id"})
+    }
+    yield Case(
+        "plugin_rows.insert_rows",
+        lambda conn: plugin_rows.insert_rows(conn, "mine", {"setting": [{"name": "mine", "value": ""}]}),
+    )
+    yield Case(
+        "plugin_rows.read_rows_of", lambda conn: plugin_rows.read_rows_of(conn, "glue_version", [QUIET_JOB])
+    )
+    yield Case("plugin_rows.delete_of_jobs", lambda conn: plugin_rows.delete_of_jobs(conn, mine, [QUIET_JOB]))
+    yield Case("plugin_rows.delete_of_group", lambda conn: plugin_rows.delete_of_group(conn, mine, 1))
 
 
 def _others() -> Iterator[Case]:

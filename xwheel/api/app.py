@@ -32,7 +32,6 @@ from xwheel.api.v1.access.session import (
 from xwheel.api.v1.access.settings import OwnSetting, OwnSettings
 from xwheel.api.v1.access.tokens import Token, Tokens
 from xwheel.api.v1.calendars import CalendarResource, Calendars
-from xwheel.api.v1.declarations import Declarations, DeclarationsSync, DeclaredJobResource
 from xwheel.api.v1.groups import Executors, Group, GroupExecutors, Groups
 from xwheel.api.v1.health import Healthz, NodeHealth, Readyz
 from xwheel.api.v1.jobs import BulkJobs, Children, JobResource, Jobs
@@ -45,7 +44,7 @@ from xwheel.api.v1.schedule import Pause, Preview, Upcoming
 from xwheel.api.v1.versions import GlueVersionResource, GlueVersions, JobVersionResource, JobVersions
 from xwheel.api.xxl import executor_calls
 from xwheel.model import MAX_ID
-from xwheel.plugin.resources import CALLER, PUBLIC
+from xwheel.plugin.resources import PUBLIC, Need, Of
 from xwheel.scheduler.jobs.jobs import BulkAction
 
 ROUTES: Final[dict[str, type[Resource]]] = {
@@ -61,7 +60,6 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/jobs/{job_id:id}/stop": JobResource,
     "/jobs/{job_id:id}/copy": JobResource,
     "/jobs/{job_id:id}/run": JobResource,
-    "/jobs/{job_id:id}/release": DeclaredJobResource,
     "/jobs/{job_id:id}/children": Children,
     "/jobs/{job_id:id}/versions": JobVersions,
     "/jobs/{job_id:id}/versions/{revision:id}": JobVersionResource,
@@ -71,8 +69,6 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/jobs/{job_id:id}/glue/{number:id}": GlueVersionResource,
     "/jobs/{job_id:id}/glue/{number:id}/restore": GlueVersionResource,
     **{f"/jobs/bulk/{action}": BulkJobs for action in BulkAction},
-    "/declarations": Declarations,
-    "/declarations/sync": DeclarationsSync,
     "/runs": Runs,
     "/runs/csv": Runs,
     "/runs/{run_id:id}": RunResource,
@@ -205,7 +201,8 @@ def build_management_app(
     app.add_route("/docs/reference.css", ReferenceStyle(documents), needs=public)
     for prefix, sink in page_sinks(parts.plugins.pages).items():
         app.add_sink(sink, prefix, need=PUBLIC)
-    app.add_sink(refuse_unknown, r"/api(/|\Z)", need=CALLER)
+    # a group's token is told, too, that what it is for is not there without a plugin
+    app.add_sink(refuse_unknown, r"/api(/|\Z)", need=Need(None, Of.CALLER, group_token=True))
     return app
 
 

@@ -15,11 +15,9 @@ from xwheel.executor.declarations import Declaration
 from xwheel.model import Job
 from xwheel.model.shorthand import NO_SCHEDULE
 from xwheel.node.node import Node
-from xwheel.scheduler.jobs.declared_plan import WantedJob, plan_job
 from xwheel.storage import executors
 from xwheel.storage.database.engine import Connection
 from xwheel.storage.database.startup import PASSING
-from xwheel.storage.declarations.records import DeclaredJob
 from xwheel.storage.jobs import JobFilter, page_jobs
 
 logger = logging.getLogger(__name__)
@@ -93,15 +91,13 @@ class DeclaredJobs:
                 job = self._manager.create(values)  # what is wrong with the time itself is refused here, too
                 logger.warning("job %s: its time is over, so it does not fire", job.name)
             return
-        record = DeclaredJob(
-            job_id=job.id, group_id=group_id, is_retired=was_retired, was_started=was_retired
-        )
-        plan = plan_job(WantedJob(name=wanted.name, place=wanted.place, fields=wanted.fields), job, record)
-        if plan.stops:
+        changes = {name: value for name, value in wanted.fields.items() if getattr(job, name) != value}
+        if job.enabled and not has_schedule:
             self._manager.stop(job.id)
-        if plan.changes:
-            self._manager.edit(job.id, plan.values)
-        if plan.starts:
+        if changes:
+            self._manager.edit(job.id, changes)
+        # what a person stopped stays stopped
+        if has_schedule and not job.enabled and (was_retired or job.schedule_type == NO_SCHEDULE):
             self._manager.start(job.id)
 
     def _retire(self, job: Job, *, is_new: bool) -> None:

@@ -72,6 +72,8 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.job_owners import DeclaredView, OwnsJobs
+from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.news import BringsNews, NewsItem
 from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd, SeesDispatches
 from xwheel.plugin.options import PluginOptions, read_options
@@ -104,7 +106,7 @@ from xwheel.plugin.routes import (
     WorksAlong,
 )
 from xwheel.plugin.run_logs import LogAnswer, LogQuestions, LogText, ReadsLogs, TakesLogs
-from xwheel.plugin.tables import Migration, Tables
+from xwheel.plugin.tables import Migration, RowsGoAlong, Tables
 from xwheel.wire.http.networks import AddressKind, PlainUrl, refused_kind
 from xwheel.wire.messages import LogData, LogPart, LogReceipt
 
@@ -131,6 +133,7 @@ __all__ = [
     "Commands",
     "ConfigError",
     "ConflictError",
+    "DeclaredView",
     "ExecutorError",
     "FieldError",
     "ForbiddenError",
@@ -144,6 +147,7 @@ __all__ = [
     "HostedRun",
     "Identity",
     "IdentityProvider",
+    "JobWriter",
     "KeepsMails",
     "KeepsThings",
     "KnownAccount",
@@ -170,6 +174,7 @@ __all__ = [
     "Of",
     "OfObject",
     "Operation",
+    "OwnsJobs",
     "Pages",
     "PartHealth",
     "Permission",
@@ -197,6 +202,7 @@ __all__ = [
     "Router",
     "Routes",
     "Rows",
+    "RowsGoAlong",
     "RunChange",
     "RunContext",
     "RunEnd",

@@ -17,6 +17,7 @@ from xwheel.clock import Clock
 from xwheel.errors import FieldError, PluginError, XwheelError
 from xwheel.model import RegisteredExecutor
 from xwheel.model.access import Actor, Permission
+from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.run_logs import LogQuestions, ReadsLogs
 
 T = TypeVar("T")
@@ -334,16 +335,20 @@ class PluginGroup:
 class PluginExecutors(Protocol):
     """Executors and their groups, as a plugin may ask about them and speak of them."""
 
-    def live(self) -> Sequence[RegisteredExecutor]:
-        """Return all live executors, from memory; which of them a caller may know of is for the plugin to decide."""
-        ...
-
     def groups(self) -> Sequence[PluginGroup]:
         """Return all executor groups by id; which of them a caller may know of is for the plugin to decide."""
         ...
 
     def is_live(self, group_id: int, address: str) -> bool:
         """Return whether a live executor of a group is at this address, spelled as executors' addresses are listed."""
+        ...
+
+    def live(self, group_id: int | None = None) -> Sequence[RegisteredExecutor]:
+        """Return the live executors of a group, or of all, from memory."""
+        ...
+
+    def heard_since_ms(self) -> int:
+        """Return since when this process hears beats, after a start or a gap: no executor is missing for longer."""
         ...
 
     def note_death(self, address: str) -> None:
@@ -390,6 +395,11 @@ class PluginSite(Protocol):
     @property
     def jobs(self) -> PluginJobs:
         """Jobs and runs, changed as the caller that is being answered."""
+        ...
+
+    @property
+    def job_writer(self) -> JobWriter:
+        """Writes many jobs in a transaction of the plugin's."""
         ...
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -15,7 +15,13 @@ MAX_MIGRATION: Final = 64
 MAX_TABLE: Final = 60
 """Characters of a table's name; every database takes this many, with those of an index's prefix besides."""
 
+HANDED_OVER: Final = frozenset(
+    {"alarm", "alarm_attempt", "alarm_episode", "alarm_rule", "declaration_owner", "declared_job", "run_log"}
+)
+"""Tables that xwheel itself had once: a plugin may have one of them under this name, and finds its rows in it."""
+
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,29}")
+_COLUMN: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _TABLE: Final = re.compile(r"[a-z][a-z0-9_]*")
 _MIGRATION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -43,8 +49,8 @@ class Tables(Protocol):
     any other database that lacks one. Texts compare by bytes on every server, as those of xwheel's tables do.
 
     Attributes:
-        name: The plugin's own name; the names of its tables begin with it and an underscore, or are this name. A first
-            migration takes over what an earlier version of xwheel made under such a name.
+        name: The plugin's own name; the names of its tables and indexes begin with it and an underscore. A table that
+            an earlier version of xwheel had itself keeps its name: the first migration makes what is not there.
     """
 
     name: str
@@ -56,6 +62,19 @@ class Tables(Protocol):
     def tables(self) -> Sequence[str]:
         """Return the names of the tables that are there after the last migration."""
         ...
+
+
+@runtime_checkable
+class RowsGoAlong(Protocol):
+    """Tables of a plugin with rows that are deleted with a job or a group, in the transaction that deletes that.
+
+    Attributes:
+        of_jobs: Tables to their columns with the id of a job.
+        of_groups: Tables to their columns with the id of a group.
+    """
+
+    of_jobs: Mapping[str, str]
+    of_groups: Mapping[str, str]
 
 
 class KnownTables:
@@ -86,10 +105,13 @@ class KnownTables:
         self.tables = tuple(item.tables())
         self._check_migrations()
         self._check_tables()
+        if isinstance(item, RowsGoAlong):
+            self._check_columns("of_jobs", item.of_jobs)
+            self._check_columns("of_groups", item.of_groups)
 
     def owns(self, table: str) -> bool:
-        """Return whether a table's name is the plugin's own, or begins with it and an underscore."""
-        return table == self.name or table.startswith(self.prefix)
+        """Return whether the plugin may have a table of this name."""
+        return table.startswith(self.prefix) or table in HANDED_OVER
 
     def _check_migrations(self) -> None:
         if not 0 < len(self.migrations) <= MOST_MIGRATIONS:
@@ -119,3 +141,14 @@ class KnownTables:
                     f"tables {self.name}: a table's name begins with {self.prefix} and has at most {MAX_TABLE} small "
                     f"letters, digits and underscores, not {str(one)[:MAX_TABLE]!r}"
                 )
+
+    def _check_columns(self, field: str, found: Mapping[str, str]) -> None:
+        if not isinstance(found, Mapping):
+            raise PluginError(f"tables {self.name}: {field} must be a mapping of table to column")
+        for table, column in found.items():
+            if table not in self.tables:
+                raise PluginError(
+                    f"tables {self.name}: {field}: {str(table)[:MAX_TABLE]!r} is none of its tables"
+                )
+            if not isinstance(column, str) or not _COLUMN.fullmatch(column):
+                raise PluginError(f"tables {self.name}: {field}: {table} needs the name of a column")

@@ -34,6 +34,7 @@ from xwheel.plugin.contracts import (
 )
 from xwheel.plugin.group_calls import GroupCalls
 from xwheel.plugin.identities import SignsInByPassword, SignsInByRedirect, SignsOut
+from xwheel.plugin.job_owners import OwnsJobs, check_owner_table
 from xwheel.plugin.pages import Pages, find_files
 from xwheel.plugin.routes import Routes, check_routes_name
 from xwheel.plugin.run_logs import LogText, ReadsLogs, TakesLogs
@@ -124,6 +125,9 @@ def _check_whole(kind: str, item: object) -> None:
         case "set of group calls", GroupCalls():
             if not item.title.strip() or not item.title.isprintable():
                 raise PluginError(f"group calls {item.name}: title must be some words")
+        case "set of resources", _ if hasattr(item, "owner_table"):
+            check_owner_table(item.owner_table)
+            _check_optional(kind, OwnsJobs, item)
 
 
 def _check_commands(item: Commands) -> None:

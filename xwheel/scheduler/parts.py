@@ -20,12 +20,13 @@ from xwheel.scheduler.executors.calls import ExecutorClient
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.finish.finish import Finisher
-from xwheel.scheduler.jobs.declared_jobs import DeclarationManager
 from xwheel.scheduler.jobs.dependencies import DependencyManager
 from xwheel.scheduler.jobs.jobs import JobManager
+from xwheel.scheduler.jobs.owners import JobOwners
 from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.scheduler.jobs.validate import TextLimits
 from xwheel.scheduler.jobs.versions import JobHistory
+from xwheel.scheduler.jobs.writing import ManyJobsWriter
 from xwheel.scheduler.listeners import RunFeed
 from xwheel.scheduler.observers import Observers
 from xwheel.scheduler.runs.kill import RunKiller
@@ -139,6 +140,7 @@ class ManagementParts:
     ) -> None:
         db, clock, limits = shared.db, shared.clock, shared.text_limits
         self.run_now = RunNow(db, clock, shared.run_ids, shared.scripts, shared.audit, wake, limits=limits)
+        self.owners = JobOwners(db, shared.plugins, shared.questions)
         self.jobs = JobManager(
             db,
             clock,
@@ -148,20 +150,12 @@ class ManagementParts:
             shared.history,
             self.run_now,
             shared.questions,
+            self.owners,
             wake,
             limits=limits,
         )
-        self.declarations = DeclarationManager(
-            db,
-            clock,
-            self.jobs,
-            shared.history,
-            shared.timetable,
-            shared.questions,
-            shared.registry,
-            shared.audit,
-            wake,
-            gone_ms=shared.config.trigger.dead_after_s * 1000,
+        self.job_writer = ManyJobsWriter(
+            db, clock, self.jobs, shared.history, shared.timetable, shared.questions, wake
         )
         self.dependencies = DependencyManager(db, clock, shared.history, limits=limits)
         self.schedules = ScheduleManager(

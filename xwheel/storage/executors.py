@@ -16,7 +16,6 @@ from xwheel.storage.database.rows import insert_row, one_row
 from xwheel.storage.schema.access_tables import api_token, executor_secret
 from xwheel.storage.schema.tables import (
     IS_SENT,
-    declaration_owner,
     entered_address,
     executor,
     executor_group,
@@ -322,7 +321,6 @@ def delete_group(conn: Connection, group_id: int) -> None:
     conn.execute(delete(entered_address).where(entered_address.c.group_id == group_id))
     conn.execute(delete(api_token).where(api_token.c.group_id == group_id))
     conn.execute(delete(executor_secret).where(executor_secret.c.group_id == group_id))
-    conn.execute(delete(declaration_owner).where(declaration_owner.c.group_id == group_id))
     conn.execute(delete(executor_group).where(executor_group.c.id == group_id))
 
 

@@ -1,16 +1,19 @@
-"""Rows that plugins have written in transactions of the scheduler."""
+"""Rows of plugins, written, read and deleted in transactions of the scheduler."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, column, insert, table
+from sqlalchemy import Connection, Select, column, delete, insert, literal_column, select, table
 from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, ProgrammingError
 from sqlalchemy.sql.dml import Insert
 
 from xwheel.errors import PluginError
 from xwheel.plugin.observers import Rows
+from xwheel.plugin.tables import RowsGoAlong, Tables
+from xwheel.storage.database.rows import IN_LIMIT, chunks, in_parts
 
 _REFUSALS: Final = frozenset({1048, 1054, 1146, 1264, 1364, 1366, 1406, 4025})
 """Errors of MariaDB about a row, a column or a table, which its driver calls operational as it does a deadlock."""
@@ -36,6 +39,35 @@ def insert_rows(conn: Connection, plugin: str, rows: Rows) -> None:
         point.rollback()
         raise PluginError(f"rows of {plugin}: {' '.join(str(error.orig).split())[:300]}") from error
     point.commit()
+
+
+def read_rows_of(conn: Connection, name: str, job_ids: Collection[int]) -> tuple[tuple[object, ...], ...]:
+    """Return the rows of a plugin's table that have these jobs in their column ``job_id``, all columns of each."""
+    mine = table(name, column("job_id"))
+    query: Select[Any] = select(literal_column("*")).select_from(mine).order_by(mine.c.job_id)
+    found = in_parts(conn, sorted(job_ids), IN_LIMIT, lambda part: query.where(mine.c.job_id.in_(list(part))))
+    return tuple(map(tuple, found))
+
+
+def delete_of_jobs(conn: Connection, plugins: Mapping[str, Tables], job_ids: Collection[int]) -> None:
+    """Delete the rows of plugins that go with jobs."""
+    for item in plugins.values():
+        if isinstance(item, RowsGoAlong):
+            _delete(conn, item.of_jobs, job_ids)
+
+
+def delete_of_group(conn: Connection, plugins: Mapping[str, Tables], group_id: int) -> None:
+    """Delete the rows of plugins that go with a group."""
+    for item in plugins.values():
+        if isinstance(item, RowsGoAlong):
+            _delete(conn, item.of_groups, [group_id])
+
+
+def _delete(conn: Connection, columns: Mapping[str, str], ids: Iterable[int]) -> None:
+    for name, key in columns.items():
+        mine = table(name, column(key))
+        for part in chunks(sorted(ids), IN_LIMIT):
+            conn.execute(delete(mine).where(mine.c[key].in_(part)))
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""Delete old alarms, and the rules of jobs and groups that are gone: by the holder of partition 0, a batch a step."""
+"""Delete old alarms, and rules of jobs that are gone: by the holder of partition 0, a batch a step."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ DAY_MS: Final = 86_400_000
 LEAST_DAYS: Final = 3
 """No alarm is deleted younger than this: its notice may still be under way."""
 
-ORPHANS_MS: Final = 2000
-"""How often it is asked whether the job or the group of a rule is gone."""
+NAP_MS: Final = 5000
+"""How often it is asked whether it is time."""
 
 PAUSE_MS: Final = 200
 """Between two batches, so that others can write."""
@@ -37,33 +37,32 @@ class AlarmSweep:
         self._batch = settings.sweep_batch
         self._interval_ms = settings.sweep_interval_s * 1000
         self._sweep: Iterator[None] | None = None
-        self._sweep_at_ms = self._orphans_at_ms = 0
+        self._sweep_at_ms = 0
 
     def step(self, now_ms: int) -> int:
         """Do one piece of work if it is time; return how long to wait in milliseconds."""
         if 0 not in self._partitions.held():
             self._sweep = None
-            return ORPHANS_MS
-        if now_ms >= self._orphans_at_ms:
-            self._orphans_at_ms = now_ms + ORPHANS_MS
-            self._db.transaction(rules.delete_orphans)
+            return NAP_MS
         if self._sweep is None and now_ms >= self._sweep_at_ms:
             self._sweep = self._sweep_all(now_ms)
         if self._sweep is None:
-            return ORPHANS_MS
+            return NAP_MS
         # one that fails is over; the next one begins where it is found to be needed
         sweep, self._sweep = self._sweep, None
         self._sweep_at_ms = now_ms + self._interval_ms
         for _ in sweep:
             self._sweep = sweep
             return PAUSE_MS
-        return ORPHANS_MS
+        return NAP_MS
 
     def _sweep_all(self, now_ms: int) -> Iterator[None]:
         if self._days:
             before_ms = now_ms - max(LEAST_DAYS, self._days) * DAY_MS
             for delete in (attempts.delete_alarms, attempts.delete_episodes):
                 yield from self._delete(delete, before_ms)
+        self._db.transaction(rules.delete_orphans)
+        yield
 
     def _delete(self, delete: Callable[[Any, int, int], int], before_ms: int) -> Iterator[None]:
         """Delete until fewer than a batch were there."""

@@ -5,7 +5,7 @@ Rows of alarms outlive a job, a rule or a run, and are read without it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -137,9 +137,12 @@ def _make(conn: Any) -> None:
 
 
 class AlarmTables:
-    """The tables, and how they are made."""
+    """The tables, how they are made, and that rules go with their group."""
 
     name = "alarm"
+    # a deleted job has its rules until its last run is gone: see sweep
+    of_jobs: Mapping[str, str] = {}
+    of_groups: Mapping[str, str] = {"alarm_rule": "group_id"}
 
     def migrations(self) -> Sequence[Migration]:
         """Return all migrations in their order."""

@@ -138,7 +138,9 @@ class Site:
     """
 
     def __init__(self, folder: Path, *plugins: object, **more: Any) -> None:
-        self.node = NodeSite(folder, "console", *plugins, handlers=[talk, sleep, stumble, say], **more)
+        self.node = NodeSite(
+            folder, "console", "jobs_as_code", *plugins, handlers=[talk, sleep, stumble, say], **more
+        )
         self.url = self.node.url
         self.group_id: int = self.node.call("GET", "groups")["items"][0]["id"]
         self._cookies: dict[str, dict[str, Any]] = {}

@@ -11,7 +11,13 @@ from xwheel_jobs_as_code.hooks import COMMANDS, JobsTool
 
 
 def test_they_keep_the_names_that_scripts_have() -> None:
-    assert [item.name for item in COMMANDS] == ["job/apply", "job/export", "sync"]
+    assert [item.name for item in COMMANDS] == [
+        "job/apply",
+        "job/export",
+        "sync",
+        "job/release",
+        "group/declarations",
+    ]
 
 
 @pytest.mark.parametrize("item", COMMANDS, ids=lambda item: item.name)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from xwheel.plugin import hookimpl
+from xwheel.plugin import Resources, Tables, hookimpl
+
+if TYPE_CHECKING:
+    from xwheel.config import Config
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,16 @@ COMMANDS = (
         "Make the jobs of a group what code declares; what it declares no more is stopped, and stays.",
         "xwheel_jobs_as_code.sync",
     ),
+    JobsTool(
+        "job/release",
+        "Release a job, or fields of it, from the code that declares it, so that people may change it.",
+        "xwheel_jobs_as_code.declared",
+    ),
+    JobsTool(
+        "group/declarations",
+        "List what live executors declare in code, and which release decides the jobs of its group.",
+        "xwheel_jobs_as_code.declared",
+    ),
 )
 
 
@@ -41,3 +55,32 @@ COMMANDS = (
 def xwheel_register_commands() -> Iterable[JobsTool]:
     """Return the commands."""
     return COMMANDS
+
+
+def _is_for_nodes() -> bool:
+    """Return whether the libraries of a node are here; ``xwheel[cli]`` alone brings none of them."""
+    try:
+        import sqlalchemy  # noqa: F401 - asked for only
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+@hookimpl
+def xwheel_register_resources(config: Config) -> Iterable[Resources]:
+    """Return the resources of declared jobs."""
+    if not _is_for_nodes():
+        return []
+    from xwheel_jobs_as_code.declarations.plugin import DeclarationResources
+
+    return [DeclarationResources(config)]
+
+
+@hookimpl
+def xwheel_register_tables() -> Iterable[Tables]:
+    """Return the tables of declared jobs."""
+    if not _is_for_nodes():
+        return []
+    from xwheel_jobs_as_code.declarations.tables import DeclarationTables
+
+    return [DeclarationTables()]

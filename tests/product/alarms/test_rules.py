@@ -17,7 +17,7 @@ from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.errors import ConflictError, FieldError, NotFoundError, RevisionError
 from xwheel.scheduler.upkeep.retention import RetentionLoop
-from xwheel.storage import executors, jobs
+from xwheel.storage import jobs, plugin_rows
 from xwheel.storage.database.engine import Database
 
 DAY_MS = 86_400_000
@@ -201,7 +201,8 @@ def test_rules_go_with_their_job_and_their_group(node: AlarmNode, rules: AlarmMa
     kept = rule(node, "failed")
     rule(node, "failed", job_id=job.id)
     rule(node, "failed", group_id=group)
-    node.db.transaction(lambda conn: executors.delete_group(conn, group))
+    tables = node.scheduler.core.plugins.tables
+    node.db.transaction(lambda conn: plugin_rows.delete_of_group(conn, tables, group))
     node.db.transaction(lambda conn: jobs.delete_jobs(conn, [job.id], NOW))
     node.clock.advance(40 * DAY_MS)
     node.scheduler.core.lease.step(node.clock.now_ms())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import MetaData, insert, inspect, select, text
 from xwheel_alarms.tables import AlarmTables, alarm, alarm_attempt, alarm_episode, alarm_rule, metadata
 
-from tests.support.databases import TAKEN_OVER, differences
+from tests.support.databases import differences
+from xwheel.plugin.tables import HANDED_OVER
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import plugin_tables
 
@@ -67,7 +68,7 @@ ROWS = {
 
 
 def test_what_the_core_made_is_taken_over_with_its_rows(db: Database) -> None:
-    assert set(AlarmTables().tables()) <= set(TAKEN_OVER)
+    assert set(AlarmTables().tables()) <= HANDED_OVER
     with db.write() as conn:
         for table, row in ROWS.items():
             conn.execute(insert(table).values(row))

@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import MetaData, insert, inspect, select, text
 from xwheel_run_logs.tables import RunLogTables, metadata, run_log
 
-from tests.support.databases import TAKEN_OVER, differences
+from tests.support.databases import differences
+from xwheel.plugin.tables import HANDED_OVER
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import plugin_tables, tables
-from xwheel.storage.schema.migrate import TAKEN_OVER as OF_MIGRATIONS
 
 PLUGIN = {"run_log": RunLogTables()}
 
@@ -40,7 +40,7 @@ def with_core() -> MetaData:
 
 
 def test_what_the_core_made_is_taken_over_with_its_rows(db: Database) -> None:
-    assert set(RunLogTables().tables()) <= set(TAKEN_OVER) == OF_MIGRATIONS
+    assert set(RunLogTables().tables()) <= HANDED_OVER
     with db.write() as conn:
         conn.execute(insert(run_log).values(ROW))
     assert plugin_tables.upgrade(db, PLUGIN) == {"run_log": ["0001"]}

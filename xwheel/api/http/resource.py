@@ -30,10 +30,11 @@ from xwheel.scheduler.executors.calls import ExecutorClient
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.finish.finish import Finisher
-from xwheel.scheduler.jobs.declared_jobs import DeclarationManager
 from xwheel.scheduler.jobs.dependencies import DependencyManager
 from xwheel.scheduler.jobs.jobs import JobManager
+from xwheel.scheduler.jobs.owners import JobOwners
 from xwheel.scheduler.jobs.pause import ScheduleManager
+from xwheel.scheduler.jobs.writing import ManyJobsWriter
 from xwheel.scheduler.listeners import ListenerHealth
 from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.scheduler.runs.run_now import AT_ONCE, RunNow, When
@@ -55,6 +56,8 @@ class ApiParts:
     Attributes:
         config: Limits and threads.
         access: Accounts, sessions and tokens.
+        job_owners: What plugins own of jobs.
+        job_writer: What plugins write jobs with.
         secrets: What executors may show.
         health: The state of the node; must not wait for anything.
         listener_health: The state of each run listener.
@@ -73,7 +76,8 @@ class ApiParts:
     config: ApiSection
     access: AccessParts
     jobs: JobManager
-    declarations: DeclarationManager
+    job_owners: JobOwners
+    job_writer: ManyJobsWriter
     run_now: RunNow
     scripts: Scripts
     dependencies: DependencyManager

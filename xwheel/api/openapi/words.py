@@ -17,7 +17,6 @@ TAGS: Final = {
     "groups": "Executors that share an app name.",
     "executors": "Processes that are registered now.",
     "jobs": "What to run and when.",
-    "declarations": "Jobs that an application's code declares, and whose release owns them.",
     "runs": "What happened and what will.",
     "schedule": "When a schedule would fire, and the pause of all of them.",
     "calendars": "Named days and times that jobs keep out of, or keep to.",

@@ -54,6 +54,7 @@ class RouteSite:
         self.clock = parts.clock
         self.partitions = SitePartitions(parts.lease)
         self.jobs = SiteJobs(parts)
+        self.job_writer = parts.job_writer
         self.executors = SiteExecutors(parts)
 
     def now_ms(self) -> int:
@@ -122,10 +123,6 @@ class SiteExecutors:
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
 
-    def live(self) -> list[RegisteredExecutor]:
-        """Return all live executors."""
-        return self._parts.registry.all(self._parts.clock.now_ms())
-
     def groups(self) -> list[PluginGroup]:
         """Return all executor groups by id."""
         with self._parts.db.read() as conn:
@@ -136,6 +133,15 @@ class SiteExecutors:
     def is_live(self, group_id: int, address: str) -> bool:
         """Return whether a live executor of a group is at this address."""
         return self._parts.is_live(group_id, address)
+
+    def live(self, group_id: int | None = None) -> Sequence[RegisteredExecutor]:
+        """Return live executors."""
+        registry, now_ms = self._parts.registry, self._parts.clock.now_ms()
+        return registry.all(now_ms) if group_id is None else registry.live(group_id, now_ms)
+
+    def heard_since_ms(self) -> int:
+        """Return since when beats can be heard."""
+        return self._parts.registry.listens_since_ms
 
     def note_death(self, address: str) -> None:
         """Say that the executor at this address was seen to die."""
@@ -307,8 +313,7 @@ class SiteJobs:
         current_actor().need(permission, job.group_id, "job", job_id)
 
     def _view(self, job: Job) -> dict[str, Any]:
-        with self._parts.db.read() as conn:
-            (view,) = job_views(self._parts, conn, [job])
+        (view,) = job_views(self._parts, [job])
         return _plain(view)
 
 

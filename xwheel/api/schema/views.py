@@ -12,6 +12,7 @@ from xwheel.api.schema.messages import JobCreate
 from xwheel.model import ExecutorGroup, GlueVersion, Job, RegisteredExecutor, Run
 from xwheel.model.jobs import ScheduleState
 from xwheel.model.reasons import SENTENCES
+from xwheel.plugin.job_owners import DeclaredView
 from xwheel.storage.reports import Counts
 
 
@@ -45,24 +46,6 @@ class ExecutorView(Struct, frozen=True, kw_only=True):
     source: Literal["registered", "by_hand"]
     secret: str | None
     earlier_secret: str | None
-
-
-class DeclaredView(Struct, frozen=True, kw_only=True):
-    """What code says of a job.
-
-    ``owned`` are the fields that only code may change, ``released`` those that people released from it. It
-    ``is_retired`` if code declares it no more; then, and if the job as a whole ``is_released``, code owns nothing.
-    ``problem`` says why what code says now is not done, or that two builds of the same release say different things.
-    """
-
-    place: str
-    release: str
-    owned: list[str]
-    released: list[str]
-    is_released: bool
-    is_retired: bool
-    is_in_conflict: bool
-    problem: str
 
 
 @fields_of(

@@ -15,7 +15,7 @@ from xwheel.api.schema.views import AddressView, ExecutorPage, ExecutorView, Gro
 from xwheel.errors import ConflictError, FieldError, WireError
 from xwheel.model import NO_SECRET, ExecutorGroup, RegisteredExecutor
 from xwheel.plugin.resources import Operation
-from xwheel.storage import executors, jobs
+from xwheel.storage import executors, jobs, plugin_rows
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.database.engine import Connection
 from xwheel.storage.database.rows import groups_among
@@ -131,6 +131,7 @@ class Group(Resource):
             before = _shown(conn, executors.get_group(conn, group_id, lock=True), True)
             _record(self._parts, conn, "group.delete", group_id, before, None)
             executors.delete_group(conn, group_id)
+            plugin_rows.delete_of_group(conn, self._parts.plugins.tables, group_id)
 
         self._db.transaction(work)
         resp.status = 204

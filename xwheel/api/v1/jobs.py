@@ -41,7 +41,6 @@ from xwheel.api.schema.views import (
     BulkItem,
     BulkView,
     ChildItem,
-    DeclaredView,
     FamilyView,
     JobPage,
     JobView,
@@ -55,13 +54,8 @@ from xwheel.model.access import current_actor
 from xwheel.model.jobs import state_of
 from xwheel.plugin.resources import Operation
 from xwheel.scheduler.jobs.jobs import BulkAction, BulkResult
-from xwheel.scheduler.jobs.ownership import Declared
 from xwheel.scheduler.runs.run_now import AT_ONCE, When, read_when
 from xwheel.storage import jobs, scripts
-from xwheel.storage.database.engine import Connection
-from xwheel.storage.declarations import owners, records
-from xwheel.storage.declarations.owners import DeclarationOwner
-from xwheel.storage.declarations.records import DeclaredJob
 from xwheel.storage.jobs import JobFilter, page_jobs
 from xwheel.storage.last_and_next import list_last_runs, list_next_jobs
 from xwheel.wire import contract
@@ -127,13 +121,12 @@ class Jobs(Resource):
             raise InputError("after", "there is one page of jobs by their next fire: ask for more with limit")
         with self._db.read() as conn:
             found = list_next_jobs(conn, _filter_of(query), query.limit)
-            items = job_views(self._parts, conn, found)
-        reply(resp, JobPage(items=items, next=None))
+        reply(resp, JobPage(items=job_views(self._parts, found), next=None))
 
     def _page(self, query: JobSearch, after_id: int, limit: int) -> tuple[list[JobView], int | None]:
         with self._db.read() as conn:
             page = page_jobs(conn, _filter_of(query), after_id=after_id, limit=limit)
-            return job_views(self._parts, conn, page.jobs), page.next
+        return job_views(self._parts, page.jobs), page.next
 
     @Operation({201: JobView}, body=JobCreate, problems=("name-taken",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -273,45 +266,15 @@ def new_source(text: str | None, author: str, remark: str = "") -> NewSource | N
 def reply_job(parts: ApiParts, resp: falcon.Response, job: JobRecord, status: int = 200) -> None:
     """Make a job the response, its revision as the entity tag."""
     resp.etag = str(job.revision)
-    with parts.db.read() as conn:
-        (view,) = job_views(parts, conn, [job])
+    (view,) = job_views(parts, [job])
     reply(resp, view, status)
 
 
-def job_views(parts: ApiParts, conn: Connection, found: Sequence[JobRecord]) -> list[JobView]:
-    """Return what clients see of jobs, with what code says of them."""
+def job_views(parts: ApiParts, found: Sequence[JobRecord]) -> list[JobView]:
+    """Return what clients see of jobs, with what code says of them; not for transactions."""
     now_ms = parts.clock.now_ms()
-    known = records.get_declared(conn, [job.id for job in found])
-    followed = owners.get_owners(conn, {item.group_id for item in known.values()})
-    others = parts.declarations.conflicting(followed.values()) if followed else {}
-    views = []
-    for job in found:
-        item = known.get(job.id)
-        view = None
-        if item is not None:
-            owner = followed.get(item.group_id, DeclarationOwner(group_id=item.group_id))
-            view = _declared_view(item, owner, others.get(item.group_id, ()))
-        views.append(view_of(JobView, job, state=state_of(job, now_ms), declared=view))
-    return views
-
-
-def _declared_view(item: DeclaredJob, owner: DeclarationOwner, others: Sequence[Declared]) -> DeclaredView:
-    problem = item.problem
-    if others and item.is_owned and not problem:
-        problem = (
-            f"executors of release {owner.release} declare different jobs: {owner.digest[:8]} came first and stays, "
-            f"{', '.join(other.digest[:8] for other in others)} waits"
-        )
-    return DeclaredView(
-        place=item.place,
-        release=owner.release,
-        owned=sorted(item.owned),
-        released=list(item.released),
-        is_released=item.is_released,
-        is_retired=item.is_retired,
-        is_in_conflict=bool(others) and item.is_owned,
-        problem=problem,
-    )
+    said = parts.job_owners.shown([job.id for job in found])
+    return [view_of(JobView, job, state=state_of(job, now_ms), declared=said.get(job.id)) for job in found]
 
 
 DONE = {

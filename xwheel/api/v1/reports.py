@@ -13,7 +13,6 @@ from xwheel.api.schema.views import BucketView, CountsView, OverviewView, Report
 from xwheel.errors import FieldError
 from xwheel.plugin.resources import Operation
 from xwheel.storage import reports
-from xwheel.storage.declarations import owners
 
 SPAN_MS: Final = {ReportBy.HOUR: reports.DAY_MS, ReportBy.DAY: 30 * reports.DAY_MS}
 MAX_SPAN_MS: Final = 400 * reports.DAY_MS
@@ -75,12 +74,11 @@ class OverviewResource(Resource):
         with self._db.read() as conn:
             found = reports.get_overview(conn, groups)
             day = reports.get_totals(conn, now_ms - reports.DAY_MS, now_ms + 1, groups=groups)
-            followed = owners.list_owners(conn, groups=groups)
         live = self._parts.registry.all(now_ms)
         view = OverviewView(
             **found._asdict(),
             executors=sum(groups is None or item.group_id in groups for item in live),
-            declaration_conflicts=len(self._parts.declarations.conflicting(followed)),
+            declaration_conflicts=self._parts.job_owners.conflicts(groups),
             paused_since_ms=self._parts.schedules.paused_since_ms(),
             last_day=CountsView(**day._asdict()),
         )

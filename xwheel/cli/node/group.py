@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -118,36 +118,6 @@ def executors(
         ),
         is_wide=wide,
     )
-
-
-@app.command()
-@connected
-def declarations(node: NodeApi, limit: LimitOption = 1000, wide: WideOption = False) -> None:
-    """List what live executors declare in code, and which release decides the jobs of its group."""
-    found = list(node.pages("/declarations", limit=limit))
-    if node.as_json:
-        print_json(found)
-        return
-    rows = [
-        (item["app_name"], build["release"], build["digest"][:8], build["standing"], build["executors"])
-        for item in found
-        for build in [*item["builds"], *_gone(item)]
-    ]
-    heads = (
-        Column("GROUP", ALWAYS),
-        Column("RELEASE", ALWAYS),
-        Column("DIGEST", 5),
-        Column("STANDING", ALWAYS),
-        Column("EXECUTORS", 6),
-    )
-    print_table(heads, rows, is_wide=wide)
-
-
-def _gone(item: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the owner as a build without executors, if it has none."""
-    owner = {"release": item["release"], "digest": item["digest"]}
-    there = any({name: build[name] for name in owner} == owner for build in item["builds"])
-    return [] if there else [{**owner, "standing": "owns", "executors": 0}]
 
 
 @app.command()

@@ -139,25 +139,6 @@ def show(node: NodeApi, job: JobArgument) -> None:
 
 @app.command()
 @connected
-def release(
-    node: ChangeApi,
-    job: JobArgument,
-    field: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FIELD", help="A field, may be repeated; default: the job as a whole."),
-    ] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Give it back: the next sync sets it again.")] = False,
-) -> None:
-    """Release a job, or fields of it, from the code that declares it, so that people may change it."""
-    known = node.job(job)
-    # whatever its revision, which executors that sync may raise meanwhile
-    body = {"fields": field or [], "undo": undo}
-    found = node.call("POST", f"/jobs/{known['id']}/release", body)
-    node.print_saved("given back" if undo else "released", found)
-
-
-@app.command()
-@connected
 def create(
     node: ChangeApi,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the job.")],

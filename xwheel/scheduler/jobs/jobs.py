@@ -18,7 +18,6 @@ from xwheel.errors import (
     FieldError,
     NameTakenError,
     NotFoundError,
-    OwnedByCodeError,
     PluginError,
     RevisionError,
     ScheduleError,
@@ -32,16 +31,16 @@ from xwheel.model.versions import JobAction, changes_back
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestions
 from xwheel.scheduler.jobs import rights
+from xwheel.scheduler.jobs.owners import JobOwners
 from xwheel.scheduler.jobs.validate import DEFAULT_LIMITS, TextLimits, check_job
 from xwheel.scheduler.jobs.versions import JobHistory, JobStep, stopped
 from xwheel.scheduler.runs.run_now import AT_ONCE, RunNow, When
 from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.scheduler.timetable import AskedTimetable
-from xwheel.storage import executors, job_versions, jobs, runs
+from xwheel.storage import executors, job_versions, jobs, plugin_rows, runs
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.database.rows import chunks
-from xwheel.storage.declarations import owners, records
 
 SCHEDULE_FIELDS: Final = frozenset(
     {
@@ -102,6 +101,7 @@ class JobManager:
         history: Keeps versions of jobs.
         runs_by_hand: Plans runs of many jobs.
         questions: Asks plugins between the attempts of transactions, and never inside.
+        owners: Know what of jobs people cannot change.
         wake: Called when something is to be claimed or adopted.
         limits: How long parameters may be.
     """
@@ -116,6 +116,7 @@ class JobManager:
         history: JobHistory,
         runs_by_hand: RunNow,
         questions: PluginQuestions,
+        owners: JobOwners,
         wake: Callable[[], None],
         *,
         limits: TextLimits = DEFAULT_LIMITS,
@@ -128,6 +129,7 @@ class JobManager:
         self._history = history
         self._runs_by_hand = runs_by_hand
         self._questions = questions
+        self._owners = owners
         self._wake = wake
         self._limits = limits
 
@@ -223,7 +225,7 @@ class JobManager:
             NameTakenError: Another job of the group has its new name.
             RevisionError: The job is at another revision.
             FieldError: A value is not acceptable.
-            OwnedByCodeError: Code declares what the job's field is.
+            OwnedByCodeError: A plugin owns the field, as for code that declares it.
         """
         now_ms = self._clock.now_ms()
 
@@ -277,9 +279,9 @@ class JobManager:
         *,
         unique: bool,
     ) -> Job:
-        """Change fields of a locked job, if the actor may and no code owns them."""
+        """Change fields of a locked job, if the actor may and no plugin owns them."""
         rights.check_move(job, changes)
-        _refuse_owned(conn, job, changes)
+        self._owners.refuse_change(conn, job, changes)
         merged = self.merge(job, changes, conn)
         return self.edit_locked(conn, job, merged, changes, now_ms, source=source, unique=unique)
 
@@ -362,18 +364,18 @@ class JobManager:
         """Delete a job: what is planned is cancelled, its finished runs stay readable.
 
         Raises:
-            OwnedByCodeError: Code declares it.
+            OwnedByCodeError: A plugin owns it.
         """
         now_ms = self._clock.now_ms()
 
         def work(conn: Connection) -> None:
             job = self._lock(conn, job_id, revision, Permission.EDIT)
-            for error in _owned(conn, [job]).values():
+            for error in self._owners.undeletable(conn, [job]).values():
                 raise error
             self._delete(conn, [job], now_ms)
             self._history.record(conn, JobAction.DELETE, [JobStep(job, stopped(job, now_ms))], now_ms)
 
-        self._db.transaction(work)
+        self._questions.around(lambda: self._db.transaction(work))
 
     def change_many(
         self,
@@ -431,7 +433,7 @@ class JobManager:
                     steps = [JobStep(job, stopped(job, now_ms)) for job in found.values()]
                     self._history.record(conn, JobAction.STOP, steps, now_ms)
                 case _:
-                    owned = _owned(conn, found.values())
+                    owned = self._owners.undeletable(conn, found.values())
                     gone = [job for job in found.values() if job.id not in owned]
                     self._delete(conn, gone, now_ms)
                     steps = [JobStep(job, stopped(job, now_ms)) for job in gone]
@@ -461,7 +463,7 @@ class JobManager:
     def _delete(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
         """Delete jobs whose rows are locked."""
         ids = [job.id for job in found]
-        records.delete_declared(conn, ids)
+        plugin_rows.delete_of_jobs(conn, self._plugins.tables, ids)
         self._cancel_planned(conn, ids, RunReason.DELETED, now_ms, origins=tuple(Origin))
         jobs.delete_links(conn, ids)
         jobs.delete_jobs(conn, ids, now_ms)
@@ -526,39 +528,6 @@ class JobManager:
 def _step(before: Job, after: Job, source: NewSource | None) -> JobStep:
     """Return what became of a job, with the source if it was another one."""
     return JobStep(before, after, source if after.glue_version != before.glue_version else None)
-
-
-def _refuse_owned(conn: Connection, job: Job, changes: Mapping[str, object]) -> None:
-    """Refuse to change what code declares of a job whose row is locked; what stays as it is may be said again.
-
-    Raises:
-        OwnedByCodeError: A field that code owns would change.
-    """
-    known = records.get_declared(conn, [job.id]).get(job.id)
-    if known is None:
-        return
-    for name, value in changes.items():
-        if name in known.owned and getattr(job, name) != value:
-            owner = owners.get_owner(conn, job.group_id)
-            raise OwnedByCodeError(
-                name,
-                f"release {owner.release} of the application declares it for job {job.id} in {known.place}: change it "
-                f"there, or release it from code with 'xwheel job release {job.id} --field {name}'",
-            )
-
-
-def _owned(conn: Connection, found: Collection[Job]) -> dict[int, OwnedByCodeError]:
-    """Return why jobs cannot be deleted that code declares."""
-    known = records.get_declared(conn, [job.id for job in found])
-    return {
-        item.job_id: OwnedByCodeError(
-            "name",
-            f"job {item.job_id} is declared in {item.place}, so the next start of the application would make it again: "
-            f"delete it there, or release it from code with 'xwheel job release {item.job_id}'",
-        )
-        for item in known.values()
-        if item.is_owned
-    }
 
 
 def _refuse_namesake(conn: Connection, job: Job) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, inspect, literal_column, select, text
 from sqlalchemy.exc import OperationalError
 
 from xwheel.errors import SchemaError
+from xwheel.plugin.tables import HANDED_OVER
 from xwheel.storage.database.engine import Database
 from xwheel.storage.database.requirements import PROBE
 from xwheel.storage.schema.tables import metadata
@@ -25,9 +26,6 @@ logger = logging.getLogger(__name__)
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 VERSION_TABLE: Final = "alembic_version"
-TAKEN_OVER: Final = frozenset({"alarm", "alarm_attempt", "alarm_episode", "alarm_rule", "run_log"})
-"""Tables that our migrations make and plugins have taken over."""
-
 WAIT_S: Final = 60
 LONGEST_MS: Final = 86_400_000
 """For one statement of an upgrade: it may have to write a large table again."""
@@ -142,7 +140,7 @@ def _find_remains(conn: Connection) -> list[str]:
     """
     tables = _tables(conn)
     ours = tables - {VERSION_TABLE}
-    if VERSION_TABLE not in tables or not ours or not ours <= metadata.tables.keys() | TAKEN_OVER:
+    if VERSION_TABLE not in tables or not ours or not ours <= {*metadata.tables, *HANDED_OVER}:
         return []
     for name in ours & {"executor_group", "job", "run"}:
         if conn.execute(select(literal_column("1")).select_from(metadata.tables[name]).limit(1)).first():

@@ -214,40 +214,6 @@ job_child = Table(
     Index("ix_job_child_child", "child_id"),
 )
 
-# the release of an application whose declarations the jobs of its group follow
-declaration_owner = Table(
-    "declaration_owner",
-    metadata,
-    Column("group_id", BigInteger, primary_key=True, autoincrement=False),
-    # empty until the first sync is complete
-    Column("release", String(64), nullable=False),
-    Column("digest", String(64), nullable=False),
-    # when one of its executors last said so; null after a sync that no executor made
-    Column("seen_ms", BigInteger),
-    Column("synced_ms", BigInteger),
-)
-
-# what code says of a job, as long as the job is there
-declared_job = Table(
-    "declared_job",
-    metadata,
-    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("group_id", BigInteger, nullable=False),
-    # module and function
-    Column("place", String(255), nullable=False),
-    # JSON lists of names: fields that code owns, and fields that people released from it
-    Column("fields", String(1024), nullable=False),
-    Column("released", String(1024), nullable=False),
-    Column("is_released", Boolean, nullable=False),
-    # code does not declare it any more; whether it fired until then, and so does again when it comes back
-    Column("is_retired", Boolean, nullable=False),
-    Column("was_started", Boolean, nullable=False),
-    # why what code says of it now cannot be done, or empty
-    Column("problem", String(512), nullable=False),
-    Column("updated_ms", BigInteger, nullable=False),
-    Index("ix_declared_job_group", "group_id", "job_id"),
-)
-
 # which parents of a joining child succeeded in which chain
 child_arrival = Table(
     "child_arrival",

@@ -6,9 +6,9 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, delete, exists, func, or_, select, update
+from sqlalchemy import Connection, Row, delete, exists, func, select, update
 from xwheel.storage.database.rows import insert_row, one_row
-from xwheel.storage.schema.tables import executor_group, job
+from xwheel.storage.schema.tables import job
 
 from xwheel_alarms.records import AlarmKind, AlarmRule, AlarmTarget, AlarmWhen
 from xwheel_alarms.tables import alarm_rule
@@ -64,21 +64,14 @@ def delete_rule(conn: Connection, rule_id: int) -> None:
 
 
 def delete_orphans(conn: Connection) -> int:
-    """Delete the rules of jobs and groups that are gone for good; return how many."""
-    ids = select(alarm_rule.c.id).where(
-        or_(
-            and_(alarm_rule.c.job_id.is_not(None), ~exists().where(job.c.id == alarm_rule.c.job_id)),
-            and_(
-                alarm_rule.c.group_id.is_not(None),
-                ~exists().where(executor_group.c.id == alarm_rule.c.group_id),
-            ),
-        )
-    )
+    """Delete the rules of jobs that are gone for good; return how many."""
+    gone = select(alarm_rule.c.id).where(alarm_rule.c.job_id.is_not(None))
+    gone = gone.where(~exists().where(job.c.id == alarm_rule.c.job_id))
     # few, and mostly none: read first, so that there is mostly nothing to write
-    gone = list(conn.execute(ids).scalars())
-    if gone:
-        conn.execute(delete(alarm_rule).where(alarm_rule.c.id.in_(gone)))
-    return len(gone)
+    ids = list(conn.execute(gone).scalars())
+    if ids:
+        conn.execute(delete(alarm_rule).where(alarm_rule.c.id.in_(ids)))
+    return len(ids)
 
 
 def count_rules(conn: Connection) -> int:

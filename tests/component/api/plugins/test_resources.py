@@ -13,6 +13,7 @@ import pytest
 
 from tests.component.api.conftest import TOKEN, Api, DeclaredAnswers
 from tests.component.api.plugins.test_routes import OWNER, viewer_of
+from tests.support.job_calls import Tenant
 from xwheel.api.app import build_management_app
 from xwheel.errors import ConfigError, NotFoundError, PluginError
 from xwheel.plugin import (
@@ -154,3 +155,16 @@ def test_what_cannot_be_served_is_refused_with_the_plugins_name(api: Api, route:
     with pytest.raises(PluginError, match=words) as refused:
         app_with(api, route)
     assert OWNER in str(refused.value)
+
+
+def test_what_no_plugin_brings_is_not_there_whoever_asks(api: Api, orders: Tenant) -> None:
+    for token in (TOKEN, orders.token):
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = api.call("POST", "declarations/sync", {"app_name": "orders"}, headers=headers)
+        assert (answer.status_code, answer.json["type"]) == (404, "urn:xwheel:problem:unknown-route")
+        assert "declarations/sync" in answer.json["detail"]
+    job = api.job()
+    assert job["declared"] is None
+    assert api.call("PATCH", f"jobs/{job['id']}", {"name": "another"}).status_code == 200
+    assert api.call("GET", "overview").json["declaration_conflicts"] == 0
+    assert api.call("GET", "jobs", headers={"Authorization": f"Bearer {orders.token}"}).status_code == 401

@@ -18,7 +18,6 @@ from xwheel.errors import (
     ForbiddenError,
     NameTakenError,
     NotFoundError,
-    OwnedByCodeError,
     RevisionError,
 )
 from xwheel.model import ChildLink, Job, NewSource
@@ -30,8 +29,6 @@ from xwheel.plugin.registries import Registry
 from xwheel.scheduler.jobs.jobs import BulkAction
 from xwheel.storage import executors, job_versions, jobs, retention
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.declarations import records
-from xwheel.storage.declarations.records import DeclaredJob
 from xwheel.storage.schema.access_tables import audit
 from xwheel.storage.schema.tables import job_version
 
@@ -424,18 +421,6 @@ def test_a_plugin_that_is_gone_or_a_value_of_a_newer_xwheel_refuses_it(node: Han
         node.scheduler.management.jobs.restore(job.id, 1)
     change(misfire_policy="skip", taste="sour")  # a field that this version does not have
     assert node.scheduler.management.jobs.restore(job.id, 1).misfire_policy == "skip"
-
-
-def test_what_code_declares_of_a_job_stays_codes(node: HandNode) -> None:
-    manager = node.scheduler.management.jobs
-    job = make(node, param="a", timeout_s=1)
-    manager.edit(job.id, {"param": "b"})
-    manager.edit(job.id, {"timeout_s": 2})
-    declared = DeclaredJob(job_id=job.id, group_id=job.group_id, place="app.jobs", fields=("param",))
-    node.db.transaction(lambda conn: records.insert_declared(conn, [declared]))
-    with pytest.raises(OwnedByCodeError, match="param"):
-        manager.restore(job.id, 1)
-    assert manager.restore(job.id, 2).timeout_s == 1
 
 
 def test_versions_go_with_the_job(node: HandNode) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -24,7 +25,8 @@ from xwheel_devtools.testing import check_tables
 
 from xwheel.errors import PluginError, SchemaError
 from xwheel.plugin import Migration
-from xwheel.plugin.tables import KnownTables
+from xwheel.plugin.tables import HANDED_OVER, KnownTables
+from xwheel.storage import plugin_rows
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import migrate, plugin_tables
 
@@ -43,9 +45,16 @@ class Toys:
 
     name = "toys"
 
-    def __init__(self, *migrations: Migration, tables: Sequence[str] = ("toys_thing",)) -> None:
+    def __init__(
+        self,
+        *migrations: Migration,
+        tables: Sequence[str] = ("toys_thing",),
+        of_jobs: Mapping[str, str] = MappingProxyType({}),
+        of_groups: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._migrations = migrations or (FIRST,)
         self._tables = tables
+        self.of_jobs, self.of_groups = of_jobs, of_groups
 
     def migrations(self) -> Sequence[Migration]:
         return self._migrations
@@ -154,6 +163,37 @@ def test_a_table_of_another_name_is_not_made(db: Database) -> None:
     assert _tables(db) == before
 
 
+def test_a_table_that_was_xwheels_once_is_taken_over_with_what_is_in_it(db: Database) -> None:
+    name = sorted(HANDED_OVER)[0]
+    former = Table(name, MetaData(), Column("id", Integer, primary_key=True))
+
+    def make(conn: Any) -> None:
+        former.create(conn, checkfirst=True)
+
+    with db.write() as conn:
+        conn.execute(text(f"ALTER TABLE {name} RENAME TO toys_kept"))
+        former.create(conn)
+        conn.execute(insert(former).values(id=7))
+    toys = {"toys": Toys(Migration("0001", make), tables=(name,))}
+    plugin_tables.upgrade(db, toys)
+    plugin_tables.check(db, toys)
+    with db.write() as conn:
+        assert list(conn.scalars(select(former.c.id))) == [7]
+        former.drop(conn)
+        conn.execute(text(f"ALTER TABLE toys_kept RENAME TO {name}"))
+
+
+@pytest.mark.parametrize("delete", [plugin_rows.delete_of_jobs, plugin_rows.delete_of_group])
+def test_rows_go_with_a_job_or_a_group(db: Database, delete: Any) -> None:
+    toys = Toys(of_jobs={"toys_thing": "id"}, of_groups={"toys_thing": "id"})
+    plugin_tables.upgrade(db, {"toys": toys})
+    is_group = delete is plugin_rows.delete_of_group
+    with db.write() as conn:
+        conn.execute(insert(THINGS), [{"id": number, "name": str(number)} for number in (1, 2, 3)])
+        delete(conn, {"toys": toys}, 2 if is_group else [1, 2])
+        assert sorted(conn.scalars(select(THINGS.c.id))) == ([1, 3] if is_group else [3])
+
+
 def test_a_prefix_of_our_own_tables_is_refused(db: Database) -> None:
     class Runs(Toys):
         name = "run"
@@ -171,6 +211,9 @@ def test_a_prefix_of_our_own_tables_is_refused(db: Database) -> None:
         (Toys(tables=()), "1 to 100 different names"),
         (Toys(FIRST, FIRST), "two migrations are called 0001_things"),
         (Toys(Migration("a b", _make_things)), "a migration's name"),
+        (Toys(of_jobs={"toys_other": "job_id"}), "of_jobs: 'toys_other' is none of its tables"),
+        (Toys(of_groups={"toys_thing": "id; --"}), "of_groups: toys_thing needs the name of a column"),
+        (Toys(of_groups=["toys_thing"]), "of_groups must be a mapping of table to column"),  # type: ignore[arg-type]
     ],
 )
 def test_what_cannot_be_used_is_refused_at_the_start(item: Toys, words: str) -> None:

@@ -7,27 +7,27 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-
-from tests.support.databases import twin_of
-from tests.support.node import HandNode
-from tests.support.rows import NOW, job_values, make_executor
-from xwheel.clock import ManualClock
-from xwheel.errors import ConflictError, FieldError, OwnedByCodeError, RevisionError
-from xwheel.model import Job, Origin, RunState
-from xwheel.model.access import ALL, Actor, ActorKind, acting
-from xwheel.scheduler.jobs.declared_jobs import DeclarationManager
-from xwheel.scheduler.jobs.declared_plan import (
+from xwheel_devtools.testing import ManualClock
+from xwheel_jobs_as_code.declarations import owners, records
+from xwheel_jobs_as_code.declarations.ownership import DeclarationState, Declared
+from xwheel_jobs_as_code.declarations.plan import (
     BadDeclaration,
     FieldChange,
     SyncAction,
     SyncResult,
     WantedJob,
 )
+from xwheel_jobs_as_code.declarations.records import DeclaredJob
+
+from tests.product.jobs_as_code.conftest import manager_of
+from tests.support.databases import twin_of
+from tests.support.node import HandNode
+from tests.support.rows import NOW, job_values, make_executor
+from xwheel.errors import ConflictError, FieldError, OwnedByCodeError, RevisionError
+from xwheel.model import Job, Origin, RunState
+from xwheel.model.access import ALL, Actor, ActorKind, acting
 from xwheel.scheduler.jobs.jobs import BulkAction
-from xwheel.scheduler.jobs.ownership import DeclarationState, Declared
 from xwheel.storage import job_versions, jobs
-from xwheel.storage.declarations import owners, records
-from xwheel.storage.declarations.records import DeclaredJob
 
 ONE, TWO, OTHER = Declared("1.0", "a" * 64), Declared("2.0", "b" * 64), Declared("1.0", "c" * 64)
 GROUP = 1
@@ -43,10 +43,6 @@ def wanted(name: str = "report", **fields: Any) -> WantedJob:
     }
     draft = {key: value for key, value in job_values(**said).items() if key not in {"name", "group_id"}}
     return WantedJob(name=name, place=f"app.jobs:{name}", fields=said, draft=draft)
-
-
-def manager_of(node: HandNode) -> DeclarationManager:
-    return node.scheduler.management.declarations
 
 
 def sync(
@@ -470,3 +466,15 @@ def test_each_sync_leaves_one_version_of_each_job_that_it_changed(node: HandNode
     assert actions("clean") == [(by_name(node)["clean"].revision, "sync", "orders")]
     manager_of(node).release(by_name(node)["clean"].id, ())
     assert actions("clean")[-1][1:] == ("release", "")
+
+
+def test_what_code_declares_of_a_job_stays_codes(node: HandNode) -> None:
+    manager = node.scheduler.management.jobs
+    job = node.job(name="report", param="a", timeout_s=1, enabled=False)
+    manager.edit(job.id, {"param": "b"})
+    manager.edit(job.id, {"timeout_s": 2})
+    declared = DeclaredJob(job_id=job.id, group_id=job.group_id, place="app.jobs", fields=("param",))
+    node.db.transaction(lambda conn: records.insert_declared(conn, [declared]))
+    with pytest.raises(OwnedByCodeError, match="param"):
+        manager.restore(job.id, 1)
+    assert manager.restore(job.id, 2).timeout_s == 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
-
 from xwheel.api.schema import fields as limits
 from xwheel.api.schema.derived import changes_to, page_of
 from xwheel.api.schema.messages import Input, JobCreate
 from xwheel.model.jobs import DECLARABLE
-from xwheel.scheduler.jobs.declared_plan import SyncAction
-from xwheel.scheduler.jobs.ownership import MAX_RELEASE, DeclarationState
+
+from xwheel_jobs_as_code.declarations.ownership import MAX_RELEASE, DeclarationState
+from xwheel_jobs_as_code.declarations.plan import SyncAction
 
 MAX_JOBS: Final = 1000
 SAID: Final = (*DECLARABLE, "handler", "schedule_type", "schedule_conf")

@@ -6,13 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import falcon
+import msgspec
 from msgspec import UNSET
-
 from xwheel import cron
 from xwheel.api.http.body import InputError, fields_in, read_fields, take_body, take_query, take_table
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
-from xwheel.api.http.resource import ApiParts, Resource, readable_groups, reply, view_of
-from xwheel.api.schema.declarations import (
+from xwheel.api.http.resource import readable_groups, reply, view_of
+from xwheel.api.schema.messages import JobCreate, PageQuery
+from xwheel.api.schema.views import JobView
+from xwheel.errors import AuthError, FieldError, NotFoundError
+from xwheel.model.access import ActorKind, Permission, current_actor
+from xwheel.plugin import Operation, PluginSite
+from xwheel.storage import executors
+
+from xwheel_jobs_as_code.declarations import owners, records
+from xwheel_jobs_as_code.declarations.manager import DeclarationManager
+from xwheel_jobs_as_code.declarations.messages import (
     MAX_JOBS,
     SAID,
     BuildView,
@@ -28,22 +37,22 @@ from xwheel.api.schema.declarations import (
     SyncReport,
     SyncStepView,
 )
-from xwheel.api.schema.messages import JobCreate, PageQuery
-from xwheel.api.schema.views import JobView
-from xwheel.api.v1.jobs import reply_job
-from xwheel.api.v1.schedule import check_calendars
-from xwheel.errors import AuthError, FieldError, NotFoundError
-from xwheel.model.access import ActorKind, Permission, current_actor
-from xwheel.plugin.resources import Operation
-from xwheel.scheduler.jobs.declared_plan import BadDeclaration, SyncResult, WantedJob
-from xwheel.scheduler.jobs.ownership import Declared
-from xwheel.storage import executors, jobs
-from xwheel.storage.declarations import owners, records
-from xwheel.storage.declarations.owners import DeclarationOwner
+from xwheel_jobs_as_code.declarations.owners import DeclarationOwner
+from xwheel_jobs_as_code.declarations.ownership import Declared
+from xwheel_jobs_as_code.declarations.plan import BadDeclaration, SyncResult, WantedJob
 
 
-class Declarations(Resource):
-    """``/declarations``."""
+class Declarations:
+    """``/declarations``.
+
+    Args:
+        site: What it works with.
+        manager: Carries out what is asked.
+    """
+
+    def __init__(self, site: PluginSite, manager: DeclarationManager) -> None:
+        self._db = site.database
+        self._manager = manager
 
     @Operation({200: DeclarationPage}, query=PageQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -54,7 +63,7 @@ class Declarations(Resource):
                 conn, after_id=query.after, limit=query.limit + 1, groups=readable_groups()
             )
             groups = executors.get_groups(conn, [owner.group_id for owner in followed])
-        others = self._parts.declarations.conflicting(followed)
+        others = self._manager.conflicting(followed)
         items = []
         for owner in followed[: query.limit]:
             if owner.group_id in groups:  # a node of an older version may have deleted it
@@ -64,7 +73,7 @@ class Declarations(Resource):
         reply(resp, DeclarationPage(items=items, next=following))
 
     def _view(self, owner: DeclarationOwner, app_name: str, *, is_in_conflict: bool) -> DeclarationView:
-        builds = self._parts.declarations.builds(owner.group_id, owner)
+        builds = self._manager.builds(owner.group_id, owner)
         return view_of(
             DeclarationView,
             owner,
@@ -77,8 +86,19 @@ class Declarations(Resource):
         )
 
 
-class DeclarationsSync(Resource):
-    """``/declarations/sync``, also with a token of the group."""
+class DeclarationsSync:
+    """``/declarations/sync``, also with a token of the group.
+
+    Args:
+        site: What it works with.
+        manager: Carries out what is asked.
+        limit: Bytes of a body.
+    """
+
+    def __init__(self, site: PluginSite, manager: DeclarationManager, limit: int) -> None:
+        self._db = site.database
+        self._manager = manager
+        self._limit = limit
 
     @Operation({200: SyncReport}, body=DeclarationSync, problems=("not-found", "conflict"))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -109,11 +129,11 @@ class DeclarationsSync(Resource):
             raise NotFoundError("group", message.app_name)
         actor.need(Permission.EDIT, group.id, "group", message.app_name)
         caller = Declared(message.release, message.digest)
-        manager = self._parts.declarations
+        manager = self._manager
         if found is None:
             result = manager.note(group.id, caller)
         else:
-            wanted, bad = read_jobs(self._parts, found)
+            wanted, bad = read_jobs(found)
             bad += [BadDeclaration(one.name, one.place, one.field, one.reason) for one in message.broken]
             result = manager.sync(
                 group.id,
@@ -126,8 +146,19 @@ class DeclarationsSync(Resource):
         reply(resp, _report(message.app_name, result))
 
 
-class DeclaredJobResource(Resource):
-    """``/jobs/{job_id}/release``."""
+class DeclaredJobResource:
+    """``/jobs/{job_id}/release``.
+
+    Args:
+        site: What it works with.
+        manager: Carries out what is asked.
+        limit: Bytes of a body.
+    """
+
+    def __init__(self, site: PluginSite, manager: DeclarationManager, limit: int) -> None:
+        self._site = site
+        self._manager = manager
+        self._limit = limit
 
     @Operation(
         {200: JobView},
@@ -136,17 +167,17 @@ class DeclaredJobResource(Resource):
         headers=(MATCH_HEADER,),
         problems=("not-found", "conflict"),
     )
-    def on_post_release(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+    def on_post(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Release fields of a job from the code that declares them, or the job as a whole, or undo that."""
         body = take_body(req, JobRelease, self._limit, optional=True)
         revision = wanted_revision(req, body.revision)
-        self._parts.declarations.release(job_id, body.fields, undo=body.undo, revision=revision)
-        with self._db.read() as conn:
-            job = jobs.get_job(conn, job_id)
-        reply_job(self._parts, resp, job)
+        self._manager.release(job_id, body.fields, undo=body.undo, revision=revision)
+        job = self._site.jobs.get(job_id)
+        resp.etag = str(job["revision"])
+        resp.data = msgspec.json.encode(job)
 
 
-def read_jobs(parts: ApiParts, found: Sequence[object]) -> tuple[list[WantedJob], list[BadDeclaration]]:
+def read_jobs(found: Sequence[object]) -> tuple[list[WantedJob], list[BadDeclaration]]:
     """Return the declared jobs that can be read, and the others; one that is wrong harms no other.
 
     Raises:
@@ -168,16 +199,15 @@ def read_jobs(parts: ApiParts, found: Sequence[object]) -> tuple[list[WantedJob]
         place = item.get("place")
         place = place[: records.MAX_PLACE] if isinstance(place, str) else ""
         try:
-            wanted.append(_read_job(parts, item))
+            wanted.append(_read_job(item))
         except FieldError as error:
             bad.append(BadDeclaration(name, place, error.field, error.reason))
     return wanted, bad
 
 
-def _read_job(parts: ApiParts, item: Mapping[str, Any]) -> WantedJob:
+def _read_job(item: Mapping[str, Any]) -> WantedJob:
     message = read_fields(DeclaredInput, dict(item))
     said = {name: value for name in SAID if (value := getattr(message, name)) is not UNSET}
-    check_calendars(parts.calendars, said)
     if "timezone" in said:
         cron.zone(said["timezone"])
     draft = fields_in(JobCreate(group_id=1, name=message.name, **said))

@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import IntegrityError
-
 from xwheel.errors import DuplicateError
 from xwheel.storage.database.rows import IN_LIMIT, in_parts
-from xwheel.storage.schema.tables import declaration_owner
+
+from xwheel_jobs_as_code.declarations.tables import declaration_owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

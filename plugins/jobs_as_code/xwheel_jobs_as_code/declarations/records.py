@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
-
 from xwheel.storage.database.rows import IN_LIMIT, in_parts
-from xwheel.storage.schema.tables import declared_job, job
+from xwheel.storage.schema.tables import job
+
+from xwheel_jobs_as_code.declarations.tables import declared_job
 
 MAX_PROBLEM: Final = 512
 MAX_PLACE: Final = 255

@@ -7,9 +7,7 @@ from collections.abc import Collection
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from xwheel.errors import FieldError
-from xwheel.scheduler.jobs.ownership import (
+from xwheel_jobs_as_code.declarations.ownership import (
     DeclarationState,
     Declared,
     Owner,
@@ -19,6 +17,8 @@ from xwheel.scheduler.jobs.ownership import (
     decide,
     states_of,
 )
+
+from xwheel.errors import FieldError
 
 NOW = 1_000_000
 GONE_MS = 90_000

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from packaging.version import InvalidVersion, Version
-
 from xwheel.errors import FieldError
 
 MAX_RELEASE: Final = 64

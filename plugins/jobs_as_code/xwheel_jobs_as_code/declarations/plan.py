@@ -8,14 +8,14 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import structs
-
 from xwheel.errors import FieldError, PluginError, ScheduleError
 from xwheel.model import Job
 from xwheel.model.jobs import draft_job
 from xwheel.model.shorthand import NO_SCHEDULE
-from xwheel.scheduler.jobs.ownership import Declared, OwnershipDecision
-from xwheel.storage.declarations.owners import DeclarationOwner
-from xwheel.storage.declarations.records import MAX_PLACE, MAX_PROBLEM, DeclaredJob
+
+from xwheel_jobs_as_code.declarations.owners import DeclarationOwner
+from xwheel_jobs_as_code.declarations.ownership import Declared, OwnershipDecision
+from xwheel_jobs_as_code.declarations.records import MAX_PLACE, MAX_PROBLEM, DeclaredJob
 
 
 class SyncAction(StrEnum):

@@ -1,21 +1,18 @@
 """Jobs that code declares: compared with the rows, and written where they differ.
 
-Whose declarations a group follows is decided by :mod:`xwheel.scheduler.jobs.ownership`; the group's row is locked by
-each transaction of a sync, so that two at a time write the same. What differs is worked out and checked before, from
-rows that are locked and compared again.
+Whose declarations a group follows is decided by :mod:`xwheel_jobs_as_code.declarations.ownership`; the group's row is
+locked by each transaction of a sync, so that two at a time write the same. What differs is worked out and checked
+before, from rows that are locked and compared again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from msgspec import structs
-
-from xwheel.clock import Clock
 from xwheel.errors import (
     ConflictError,
     DuplicateError,
@@ -26,11 +23,28 @@ from xwheel.errors import (
     RevisionError,
 )
 from xwheel.model import Job
-from xwheel.model.access import Permission, current_actor
+from xwheel.model.access import Permission
 from xwheel.model.versions import JobAction
-from xwheel.plugin.questions import PluginQuestions
-from xwheel.scheduler.executors.registry import ExecutorRegistry
-from xwheel.scheduler.jobs.declared_plan import (
+from xwheel.plugin import PluginSite
+from xwheel.scheduler.jobs.versions import stopped
+from xwheel.storage import executors, jobs
+from xwheel.storage.database.engine import Connection
+from xwheel.storage.database.rows import chunks
+
+from xwheel_jobs_as_code.declarations import owners, records
+from xwheel_jobs_as_code.declarations.owners import DeclarationOwner
+from xwheel_jobs_as_code.declarations.ownership import (
+    Build,
+    DeclarationState,
+    Declared,
+    Owner,
+    OwnershipDecision,
+    check_release,
+    conflicts,
+    decide,
+    states_of,
+)
+from xwheel_jobs_as_code.declarations.plan import (
     BadDeclaration,
     JobPlan,
     SyncAction,
@@ -46,31 +60,14 @@ from xwheel.scheduler.jobs.declared_plan import (
     settled,
     step_of,
 )
-from xwheel.scheduler.jobs.jobs import BATCH, JobManager
-from xwheel.scheduler.jobs.ownership import (
-    Build,
-    DeclarationState,
-    Declared,
-    Owner,
-    OwnershipDecision,
-    check_release,
-    conflicts,
-    decide,
-    states_of,
-)
-from xwheel.scheduler.jobs.versions import JobHistory, JobStep, stopped
-from xwheel.scheduler.timetable import AskedTimetable
-from xwheel.storage import jobs
-from xwheel.storage.access.audit import AuditTrail
-from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.database.rows import chunks
-from xwheel.storage.declarations import owners, records
-from xwheel.storage.declarations.owners import DeclarationOwner
-from xwheel.storage.declarations.records import DeclaredJob
+from xwheel_jobs_as_code.declarations.records import DeclaredJob
 
 logger = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 10
+BATCH: Final = 100
+"""Jobs in a transaction: claims of the same jobs wait no longer than that takes."""
+
 SHOWN: Final = 8
 """Characters of a digest that people see."""
 
@@ -83,41 +80,14 @@ class DeclarationManager:
     """Makes the jobs of groups what their applications' code declares.
 
     Args:
-        db: The database.
-        clock: Where time comes from.
-        manager: Checks and writes jobs.
-        history: Keeps versions of jobs.
-        timetable: When they fire.
-        questions: Asks plugins between the attempts of transactions, and never inside.
-        registry: What live executors declare.
-        audit: Where it is recorded that a release takes a group's jobs.
-        wake: Called when something is to be claimed.
+        site: What it works with.
         gone_ms: This long a release keeps its jobs once its executors are gone.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        manager: JobManager,
-        history: JobHistory,
-        timetable: AskedTimetable,
-        questions: PluginQuestions,
-        registry: ExecutorRegistry,
-        audit: AuditTrail,
-        wake: Callable[[], None],
-        *,
-        gone_ms: int,
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._manager = manager
-        self._history = history
-        self._timetable = timetable
-        self._questions = questions
-        self._registry = registry
-        self._audit = audit
-        self._wake = wake
+    def __init__(self, site: PluginSite, *, gone_ms: int) -> None:
+        self._site = site
+        self._db = site.database
+        self._jobs = site.job_writer
         self._gone_ms = gone_ms
         self._told: dict[int, list[Declared]] = {}
 
@@ -127,12 +97,12 @@ class DeclarationManager:
         Raises:
             FieldError: Its release cannot be compared.
         """
-        current_actor().need(Permission.EDIT, group_id, "group", group_id)
+        self._site.need(Permission.EDIT, group_id, "group", group_id)
         check_release(caller.release)
         with self._db.read() as conn:
             owner = owners.get_owner(conn, group_id)
         verdict = self._decide(caller, owner, is_executor=True)
-        now_ms = self._clock.now_ms()
+        now_ms = self._site.now_ms()
         if verdict.standing is DeclarationState.OWNS and _declared(owner) == caller:
             if _is_stale(owner, now_ms):
                 self._db.transaction(lambda conn: self._note(conn, group_id, caller, now_ms))
@@ -165,7 +135,7 @@ class DeclarationManager:
             FieldError: The release cannot be compared.
             ConflictError: The same jobs were changed again and again meanwhile.
         """
-        current_actor().need(Permission.EDIT, group_id, "group", group_id)
+        self._site.need(Permission.EDIT, group_id, "group", group_id)
         check_release(caller.release)
         kept = {one.name for one in wanted} | {one.name for one in bad}
         if dry_run:
@@ -185,7 +155,6 @@ class DeclarationManager:
             steps += done
             problems += failed
         steps += self._finish(group_id, caller, kept, problems)
-        self._wake()
         with self._db.read() as conn:
             owner = owners.get_owner(conn, group_id)
         return self._done(verdict, owner, steps, problems)
@@ -201,7 +170,7 @@ class DeclarationManager:
         if result.steps or problems:
             logger.info(
                 "group %s follows release %s of its application's code: %d jobs changed, %d declarations are wrong",
-                self._registry.app_name(owner.group_id) or owner.group_id,
+                self._app_name(owner.group_id),
                 owner.release,
                 len(result.steps),
                 len(problems),
@@ -225,13 +194,13 @@ class DeclarationManager:
             ConflictError: Code does not declare it.
             FieldError: Code says nothing of a field.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self._site.now_ms()
 
         def work(conn: Connection) -> DeclaredJob:
             if undo:  # locked before the job, as syncs do
                 owners.get_owner(conn, jobs.get_job(conn, job_id).group_id, lock=True)
             job = jobs.get_job(conn, job_id, lock=True)
-            current_actor().need(Permission.EDIT, job.group_id, "job", job_id)
+            self._site.need(Permission.EDIT, job.group_id, "job", job_id)
             if revision is not None and job.revision != revision:
                 raise RevisionError("job", job_id, job.revision, revision)
             known = records.get_declared(conn, [job_id]).get(job_id)
@@ -248,8 +217,8 @@ class DeclarationManager:
             made = released(known, wanted, undo=undo, now_ms=now_ms)
             records.save_declared(conn, made)
             # who has seen the job as it was must see it again, and so must a sync under way
-            now = jobs.update_job(conn, job_id, {"revision": job.revision + 1, "updated_ms": now_ms})
-            self._history.record(conn, JobAction.RELEASE, [JobStep(job, now)], now_ms)
+            now = self._jobs.touch(conn, job, now_ms)
+            self._jobs.record(conn, JobAction.RELEASE, [(job, now)], now_ms)
             if undo:
                 owners.update_owner(conn, job.group_id, {"synced_ms": None})
             return made
@@ -258,7 +227,7 @@ class DeclarationManager:
 
     def builds(self, group_id: int, owner: DeclarationOwner) -> list[Build]:
         """Return what the live executors of a group declare, the owner first."""
-        live = [item for item in self._registry.live(group_id, self._clock.now_ms()) if item.declared]
+        live = [item for item in self._site.executors.live(group_id) if item.declared]
         found = states_of(_owner(owner), {Declared(item.release or "", item.declared or "") for item in live})
         made = [
             Build(
@@ -273,14 +242,19 @@ class DeclarationManager:
     def conflicting(self, followed: Collection[DeclarationOwner]) -> dict[int, list[Declared]]:
         """Return what live executors declare under their group's release in another way, by group that has some."""
         live: dict[int, set[Declared]] = {}
-        for item in self._registry.all(self._clock.now_ms()):
+        for item in self._site.executors.live():
             if item.declared:
                 live.setdefault(item.group_id, set()).add(Declared(item.release or "", item.declared))
         found = {owner.group_id: conflicts(_owner(owner), live.get(owner.group_id, ())) for owner in followed}
         return {group_id: others for group_id, others in found.items() if others}
 
+    def _app_name(self, group_id: int) -> str:
+        with self._db.read() as conn:
+            found = executors.get_groups(conn, [group_id])
+        return found[group_id].app_name if group_id in found else str(group_id)
+
     def _live(self, group_id: int) -> set[Declared]:
-        live = self._registry.live(group_id, self._clock.now_ms())
+        live = self._site.executors.live(group_id)
         return {Declared(item.release or "", item.declared) for item in live if item.declared}
 
     def _decide(self, caller: Declared, owner: DeclarationOwner, *, is_executor: bool) -> OwnershipDecision:
@@ -288,10 +262,10 @@ class DeclarationManager:
             caller,
             _owner(owner),
             self._live(owner.group_id),
-            self._clock.now_ms(),
+            self._site.now_ms(),
             is_executor=is_executor,
             gone_ms=self._gone_ms,
-            listens_since_ms=self._registry.listens_since_ms,
+            listens_since_ms=self._site.executors.heard_since_ms(),
         )
 
     def _result(
@@ -319,7 +293,7 @@ class DeclarationManager:
         if others and self._told.get(owner.group_id) != others:
             logger.warning(
                 "executors of group %s declare different jobs under release %s: %s came first and decides, %s waits",
-                self._registry.app_name(owner.group_id) or owner.group_id,
+                self._app_name(owner.group_id),
                 owner.release,
                 owner.digest[:SHOWN],
                 ", ".join(other.digest[:SHOWN] for other in others),
@@ -336,7 +310,7 @@ class DeclarationManager:
         """Make the caller the owner if it may be; return whether it is, and who is."""
         with self._db.read() as conn:
             known, is_there = owners.get_owner(conn, group_id), owners.has_owner(conn, group_id)
-        now_ms = self._clock.now_ms()
+        now_ms = self._site.now_ms()
         before = self._decide(caller, known, is_executor=is_executor)
         is_noted = _declared(known) == caller and not (is_executor and _is_stale(known, now_ms))
         if before.standing is not DeclarationState.OWNS or is_noted:
@@ -361,7 +335,7 @@ class DeclarationManager:
                 if is_new:
                     was, now = {"release": owner.release}, {"release": caller.release}
                     what = (conn, "declaration.take", "group", group_id)
-                    self._audit.record(*what, group_id=group_id, before=was, after=now)
+                    self._site.record(*what, group_id=group_id, before=was, after=now)
                 owner = owners.get_owner(conn, group_id)
             return verdict, owner
 
@@ -398,9 +372,9 @@ class DeclarationManager:
     def _check(self, plan: JobPlan, group_id: int) -> None:
         if plan.job is None:
             values = {**plan.wanted.draft, **plan.values, "name": plan.wanted.name, "group_id": group_id}
-            self._manager.draft(values, self._clock.now_ms())
+            self._jobs.draft(values)
         elif plan.changes:
-            self._manager.merge(plan.job, plan.values)
+            self._jobs.merge(plan.job, plan.values)
 
     def _write(
         self, group_id: int, caller: Declared, part: Sequence[WantedJob]
@@ -415,10 +389,10 @@ class DeclarationManager:
             plans, problems = self._plan(group_id, [one for one in part if one.name not in refused])
             if not any(plan.differs for plan in plans):  # as at most starts, when many executors come at once
                 return [], [*refused.values(), *problems]
-            now_ms = self._clock.now_ms()
+            now_ms = self._site.now_ms()
             work = partial(self._write_part, group_id=group_id, caller=caller, plans=plans, now_ms=now_ms)
             try:
-                done = self._questions.around(partial(self._db.transaction, work))
+                done = self._jobs.transaction(work)
             except _JobRefusedError as error:
                 refused[error.problem.name] = error.problem
             except (_StaleError, NameTakenError) as error:
@@ -438,11 +412,11 @@ class DeclarationManager:
             if plan.job is not None and getattr(locked.get(plan.job.id), "revision", 0) != plan.job.revision:
                 raise _StaleError(f"job {plan.job.id} was changed")
         due = [fires_anew(plan, group_id, now_ms) for plan in plans]
-        self._timetable.need([job for job in due if job is not None], now_ms)
+        self._jobs.need([job for job in due if job is not None], now_ms)
         steps, made, written = [], [], []
         for plan in plans:
             job = self._write_one(conn, plan, locked, group_id, now_ms)
-            written.append(JobStep(locked[plan.job.id] if plan.job is not None else None, job))
+            written.append((locked[plan.job.id] if plan.job is not None else None, job))
             steps.append(step_of(plan)._replace(job_id=job.id))
             before = plan.record or DeclaredJob(job_id=job.id, group_id=group_id)
             record = replace(plan.recorded(before), updated_ms=now_ms)
@@ -451,7 +425,7 @@ class DeclarationManager:
             elif plan.differs:
                 records.save_declared(conn, record)
         records.insert_declared(conn, made)
-        self._history.record(conn, JobAction.SYNC, written, now_ms)
+        self._jobs.record(conn, JobAction.SYNC, written, now_ms)
         return steps
 
     def _lock_owner(self, conn: Connection, group_id: int, caller: Declared) -> None:
@@ -474,7 +448,7 @@ class DeclarationManager:
             if plan.job is None:
                 draft = draft_of(plan, group_id, now_ms)
                 starts = plan.starts and not self._is_over(draft, now_ms)
-                job = self._manager.insert_draft(conn, draft, now_ms, enabled=starts)
+                job = self._jobs.insert(conn, draft, now_ms, enabled=starts)
             else:
                 job = self._change_one(conn, plan, locked[plan.job.id], now_ms)
         except (FieldError, PluginError) as error:
@@ -487,18 +461,17 @@ class DeclarationManager:
 
     def _change_one(self, conn: Connection, plan: JobPlan, job: Job, now_ms: int) -> Job:
         if plan.stops:
-            self._manager.stop_locked(conn, [job], now_ms)
+            self._jobs.stop(conn, [job], now_ms)
             job = jobs.get_job(conn, job.id)
         if plan.changes:
-            merged = structs.replace(job, **plan.values)
-            job = self._manager.edit_locked(conn, job, merged, plan.values, now_ms)
+            job = self._jobs.edit(conn, job, plan.values, now_ms)
         if plan.starts and not self._is_over(job, now_ms):
-            job = self._manager.start_locked(conn, job, now_ms)
+            job = self._jobs.start(conn, job, now_ms)
         return job
 
     def _is_over(self, job: Job, now_ms: int) -> bool:
         """Return whether a job that fires once has had its time: it stays stopped, for runs by hand."""
-        return job.schedule_type == "ONCE" and self._timetable.next_fire(job, now_ms) is None
+        return job.schedule_type == "ONCE" and self._jobs.next_fire(job, now_ms) is None
 
     def _finish(
         self, group_id: int, caller: Declared, kept: Collection[str], problems: Sequence[BadDeclaration]
@@ -520,7 +493,7 @@ class DeclarationManager:
             steps += self._db.transaction(work)
         if is_complete:
             return steps
-        now_ms = self._clock.now_ms()
+        now_ms = self._site.now_ms()
 
         def complete(conn: Connection) -> None:
             self._lock_owner(conn, group_id, caller)
@@ -538,7 +511,7 @@ class DeclarationManager:
         kept: Collection[str],
         told: Mapping[str, BadDeclaration],
     ) -> list[SyncStep]:
-        now_ms = self._clock.now_ms()
+        now_ms = self._site.now_ms()
         self._lock_owner(conn, group_id, caller)
         found, before = jobs.lock_jobs(conn, ids), records.get_declared(conn, ids)
         steps, written = [], []
@@ -552,12 +525,12 @@ class DeclarationManager:
             made = settled(record, job, kept, told)
             if made.is_retired and not record.is_retired:
                 if made.was_started:
-                    self._manager.stop_locked(conn, [job], now_ms)
-                    written.append(JobStep(job, stopped(job, now_ms)))
+                    self._jobs.stop(conn, [job], now_ms)
+                    written.append((job, stopped(job, now_ms)))
                 steps.append(SyncStep(SyncAction.RETIRE, job.name, job_id))
             if made != record:
                 records.save_declared(conn, replace(made, updated_ms=now_ms))
-        self._history.record(conn, JobAction.SYNC, written, now_ms)
+        self._jobs.record(conn, JobAction.SYNC, written, now_ms)
         return steps
 
     def _retiring(self, before: Mapping[int, DeclaredJob], kept: Collection[str]) -> list[SyncStep]:

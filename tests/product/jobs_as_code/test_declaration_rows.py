@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from xwheel_jobs_as_code.declarations import owners, records
+from xwheel_jobs_as_code.declarations.records import DeclaredJob
+from xwheel_jobs_as_code.declarations.tables import DeclarationTables
 
 from tests.support.rows import NOW, job_values
 from xwheel.errors import DuplicateError
 from xwheel.model.jobs import DECLARABLE
-from xwheel.storage import executors, jobs
+from xwheel.storage import executors, jobs, plugin_rows
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.declarations import owners, records
-from xwheel.storage.declarations.records import DeclaredJob
 
 
 def add_job(conn: Connection, name: str, group_id: int = 1) -> int:
@@ -102,5 +103,6 @@ def test_a_group_takes_its_owner_along(db: Database) -> None:
     with db.write() as conn:
         group = executors.insert_group(conn, app_name="shop", title="", now_ms=NOW)
         owners.insert_owner(conn, group.id)
+        plugin_rows.delete_of_group(conn, {"jobs_as_code": DeclarationTables()}, group.id)
         executors.delete_group(conn, group.id)
         assert not owners.has_owner(conn, group.id)

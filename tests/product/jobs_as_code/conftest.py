@@ -1,0 +1,42 @@
+"""A node stepped by hand and both applications, with what jobs that code declares take."""
+
+from __future__ import annotations
+
+import pytest
+from xwheel_jobs_as_code.declarations.manager import DeclarationManager
+from xwheel_jobs_as_code.declarations.plugin import DeclarationResources
+from xwheel_jobs_as_code.declarations.tables import DeclarationTables
+
+from tests.component.api.conftest import LIMIT, Api, billing, make_api, orders
+from tests.component.scheduler.conftest import node
+from tests.support.node import HandNode
+from xwheel.api.plugins.site import RouteSite
+from xwheel.api.schema.health import HealthReport
+from xwheel.config import build_config
+from xwheel.node.node import api_parts
+from xwheel.plugin.registries import Registry
+from xwheel.storage.database.engine import Database
+
+__all__ = ["api", "billing", "node", "orders"]
+
+
+def manager_of(node: HandNode) -> DeclarationManager:
+    """Return what a node carries syncs out with, the same one each time."""
+    if not hasattr(node, "declarations"):
+        site = RouteSite(api_parts(node.scheduler, HealthReport))
+        node.declarations = DeclarationManager(site, gone_ms=node.config.trigger.dead_after_s * 1000)
+    return node.declarations
+
+
+@pytest.fixture
+def api(db: Database) -> Api:
+    """Both applications."""
+    settings = {"max_body_bytes": LIMIT}
+    resources = DeclarationResources(build_config({"api": settings}))
+    owner = "xwheel-jobs-as-code 0.1.0 (entry point jobs_as_code)"
+    return make_api(
+        db,
+        settings,
+        resources=Registry("set of resources", {"declarations": resources}, {"declarations": owner}),
+        tables=Registry("set of tables", {"jobs_as_code": DeclarationTables()}, {"jobs_as_code": owner}),
+    )

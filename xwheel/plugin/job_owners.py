@@ -1,0 +1,107 @@
+"""Plugins that own fields of jobs, which people then cannot change: what is asked of them, and what is shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final, Protocol, runtime_checkable
+
+import msgspec
+
+from xwheel.errors import PluginError
+
+_TABLE: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
+
+
+class DeclaredView(msgspec.Struct, frozen=True, kw_only=True):
+    """What code says of a job.
+
+    ``owned`` are the fields that only code may change, ``released`` those that people released from it. It
+    ``is_retired`` if code declares it no more; then, and if the job as a whole ``is_released``, code owns nothing.
+    ``problem`` says why what code says now is not done, or that two builds of the same release say different things.
+    """
+
+    place: str
+    release: str
+    owned: list[str]
+    released: list[str]
+    is_released: bool
+    is_retired: bool
+    is_in_conflict: bool
+    problem: str
+
+
+@runtime_checkable
+class OwnsJobs(Protocol):
+    """Resources of a plugin that owns fields of jobs: people neither change these, nor delete the job.
+
+    What it knows of a job is in rows of its own. While xwheel changes a job it reads these rows, and asks the plugin
+    about them before and never inside its transaction: if they are others then, it asks once more. A job without such a
+    row is not asked about, and one that it cannot be asked about is not changed.
+
+    Attributes:
+        owner_table: The table with these rows: one of the plugin's, whose column ``job_id`` has the job's id.
+    """
+
+    owner_table: str
+
+    def owned(self, conn: Any, job_ids: Collection[int]) -> Mapping[int, DeclaredView]:
+        """Return what it says of jobs, by id; those of which it says nothing are missing.
+
+        Args:
+            conn: A connection of SQLAlchemy for reading.
+            job_ids: Those that are shown or are to be changed.
+        """
+        ...
+
+    def refusal(self, job_id: int, said: DeclaredView, field: str) -> str:
+        """Return why people cannot change a field that it owns, and what they can do instead; no I/O.
+
+        Args:
+            job_id: The job.
+            said: What it said of the job.
+            field: The field; empty if the job is to be deleted.
+        """
+        ...
+
+    def conflicts(self, conn: Any, groups: Collection[int] | None) -> int:
+        """Return how many groups, of some or of all, have executors that contradict each other about their jobs."""
+        ...
+
+
+def check_owner_table(name: object) -> None:
+    """Refuse what is no name of a table.
+
+    Raises:
+        PluginError: It says what is allowed.
+    """
+    if not isinstance(name, str) or not _TABLE.fullmatch(name):
+        raise PluginError(
+            f"owner_table must be the name of one of the plugin's tables, not {str(name)[:60]!r}"
+        )
+
+
+def check_owned(owner: str, found: object, job_ids: Collection[int]) -> dict[int, DeclaredView]:
+    """Return what a plugin says of jobs, once it is known to be that.
+
+    Args:
+        owner: The plugin's name.
+        found: What it returned.
+        job_ids: Of which jobs it was asked.
+
+    Raises:
+        PluginError: It says what is wrong.
+    """
+    if not isinstance(found, Mapping):
+        raise PluginError(f"{owner}: owned() must return a mapping, not {type(found).__name__}")
+    made: dict[int, DeclaredView] = {}
+    for job_id, said in found.items():
+        if job_id not in job_ids or not isinstance(said, DeclaredView):
+            raise PluginError(
+                f"{owner}: owned() must return a DeclaredView by id of a job that was asked about"
+            )
+        try:
+            made[job_id] = msgspec.convert(msgspec.to_builtins(said), DeclaredView)
+        except (TypeError, msgspec.ValidationError) as error:
+            raise PluginError(f"{owner}: owned(), job {job_id}: {error}") from error
+    return made
