@@ -339,7 +339,7 @@ def test_the_calls_can_be_switched_off(api_with: Callable[..., Api]) -> None:
     api = api_with(job_openapi=False)
     tenant = Tenant(api.db, api.executor.app, "orders")
     message = tenant.refused("addJob", definition())
-    assert message == "/api/addJob: no such call; known: callback, registry, registryRemove"
+    assert message == "/api/addJob: no such call; known: callback, registry, registryRemove, shipLogs"
 
 
 def test_the_page_tells_every_field_and_its_example_works(orders: Tenant) -> None:

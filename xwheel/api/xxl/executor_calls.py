@@ -63,11 +63,10 @@ class ExecutorCalls:
             contract.REGISTRY: self._register,
             contract.REGISTRY_REMOVE: self._remove,
             contract.CALLBACK: self._take_outcomes,
+            contract.SHIP_LOGS: self._take_logs,
         }
         takers = parts.plugins.offering(TakesLogs)
         self._logs = takers[0] if takers else None
-        if takers:
-            self._calls[contract.SHIP_LOGS] = self._take_logs
         self._of_plugins = PluginCalls(parts, self._calls)
         # shipping waits for a store, callbacks and beats wait for nothing
         self._log_places = Places(max(1, parts.config.executor_threads // 4), "logs are being kept")
@@ -167,7 +166,8 @@ class ExecutorCalls:
 
     def _take_logs(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
         del req
-        assert self._logs is not None  # noqa: S101 - or this is no call
+        if self._logs is None:
+            raise WireError("shipLogs: no plugin that is installed here takes logs")
         # before the lines are read, and by one group never all
         with self._log_places.hold(caller.group_id):
             instance, parts, bad = decode_log_parts(body)
