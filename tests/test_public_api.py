@@ -147,6 +147,7 @@ PUBLIC = {
         "XwheelError",
         "alarm_values",
         "checked_receivers",
+        "has_node_libraries",
         "hookimpl",
         "read_options",
         "refused_kind",

@@ -320,7 +320,7 @@ MISTAKES: Final = [
         old="groups=current_actor().grants.groups_with(Permission.ADMIN)",
         new="groups=current_actor().grants.groups_with(Permission.READ)",
         why="An admin of one group reads in the audit what was done in each group that they may read.",
-        tests=("tests/component/api/v1/test_audit.py",),
+        tests=("tests/security/test_audit.py",),
     ),
     Mistake(
         file="xwheel/api/v1/access/session.py",

@@ -11,6 +11,9 @@ from xwheel.plugin.discovery import survey_plugins
 from xwheel.plugin.registries import Registry
 from xwheel.storage.database.engine import Database
 
+BROUGHT = ("resources", "group_calls", "tables")
+HOOKS = tuple(f"xwheel_register_{name}" for name in BROUGHT)
+
 
 class Channel:
     """An alarm channel that takes all."""
@@ -25,6 +28,6 @@ def product_api(db: Database, settings: dict[str, Any]) -> Api:
     """Return both applications over a database."""
     config = build_config({"api": settings})
     # fresh ones: they keep what they know of one database
-    found = survey_plugins(config, hooks=("xwheel_register_resources",)).plugins.resources
+    found = survey_plugins(config, hooks=HOOKS).plugins
     channels = Registry("alarm channel", {"mail": Channel()}, {"mail": "tests"})
-    return make_api(db, settings, resources=found, alarm_channels=channels)
+    return make_api(db, settings, alarm_channels=channels, **{name: getattr(found, name) for name in BROUGHT})

@@ -33,7 +33,7 @@ from xwheel.storage.access import executor_secrets, tokens
 from xwheel.storage.database.engine import LONG_MS, Database
 
 # what it makes of statements is seen where these are asked
-NO_QUESTIONS = ("database.bulk", "database.rows", "database.changes", "schema.", "plugin_rows")
+NO_QUESTIONS = ("database.bulk", "database.rows", "database.changes", "schema.")
 HOMES = ((storage, ""), (alarm_storage, "alarms."), (xwheel_run_logs, "logs."))
 """Packages with questions, and what the names of their cases begin with."""
 

@@ -81,7 +81,7 @@ def test_lists_hold_the_objects_of_the_callers_groups_and_no_others(
     for group_id in groups:
         world.fill(group_id)
     paths = lists(api)
-    assert len(paths) == 10, paths
+    assert len(paths) == 11, paths
     for path in paths:
         # who may read all of them is asked for tokens and secrets, too
         parts = [
@@ -192,6 +192,7 @@ class TestMoves:
         ("operator", "POST", "/start", None),
         ("operator", "POST", "/stop", None),
         ("operator", "POST", "/run", None),
+        ("editor", "POST", "/release", None),
         ("editor", "PUT", "/children", {"children": []}),
         ("editor with script", "POST", "/glue", {"source": "exit 1"}),
         ("editor with script", "POST", "/glue/1/restore", None),
@@ -212,7 +213,7 @@ class TestMoves:
         seen: bool,
     ) -> None:
         own, other = world.group(), world.group()
-        job_id = world.script(own) if "glue" in path else world.job(own)
+        job_id = world.script(own) if "glue" in path else world.declared(own)
         grants = Grants(groups={own: ROLES[role], **({other: ROLES["viewer"]} if seen else {})})
         token = callers.token(grants)
         with api.db.read() as conn:
@@ -420,6 +421,22 @@ class TestScripts:
         mixed = Grants(groups={own: ROLES["editor with script"], other: ROLES["editor"]})
         assert callers.call(mixed, "POST", path, {"group_id": other}).status_code == 403
         assert callers.call(mixed, "POST", path).status_code == 201
+
+    def test_what_code_declares_takes_the_place_of_a_script(self, world: World, callers: Callers) -> None:
+        own = world.group()
+        job_id = world.script(own)
+        name = world.api.call("GET", f"jobs/{job_id}").json["name"]
+        sync = {
+            "app_name": world.app_names[own],
+            "release": "1.0",
+            "digest": "b" * 64,
+            "jobs": [{"name": name, "handler": "demo"}, {"name": "fine", "handler": "demo"}],
+        }
+        answer = callers.call(of("editor", own), "POST", f"{PREFIX}/declarations/sync", sync).json
+        assert [(item["name"], item["field"]) for item in answer["problems"]] == [(name, "glue_type")]
+        assert [step["name"] for step in answer["steps"]] == ["fine"]
+        answer = callers.call(of("editor with script", own), "POST", f"{PREFIX}/declarations/sync", sync).json
+        assert (answer["problems"], [step["name"] for step in answer["steps"]]) == ([], [name])
 
 
 class TestChildren:

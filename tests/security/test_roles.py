@@ -305,3 +305,17 @@ def test_every_credential_gets_what_the_table_says(api: Api, world: World, calle
             judge.judge(path, method, need)
     assert not judge.wrong, "\n".join(judge.wrong)
     assert min(judge.counted[right] for right in (200, 401, 403)) > 100, judge.counted
+
+
+def test_a_groups_token_is_about_that_group(api: Api, world: World, callers: Callers) -> None:
+    tenant, foreign = Tenant(api.db, api.executor.app, "tenant"), world.group()
+    for path, needs in table(api).items():
+        for method, need in needs.items():
+            if need.group_token:
+                call = CALLS[method, path](world, foreign)
+                assert call.unknown is not None
+                shown = f"Bearer {tenant.token}"
+                answer = callers.show(shown, method, url(path), call.body)
+                unknown = callers.show(shown, method, url(path), call.unknown.body)
+                assert refusal(call, answer, call.key) == refusal(call, unknown, UNKNOWN_ACTOR)
+                assert answer.status_code == 401

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import typer.main
+import xwheel_alarms.hooks
 import xwheel_devtools.hooks
 import xwheel_jobs_as_code.hooks
 
@@ -18,7 +19,11 @@ from xwheel.cli.plugin_commands import CommandPlace
 def every_command() -> Any:
     """Return ``xwheel`` with all commands in its groups."""
     root = typer.main.get_command(main.app)
-    for item in (*xwheel_devtools.hooks.COMMANDS, *xwheel_jobs_as_code.hooks.COMMANDS):
+    for item in (
+        xwheel_alarms.hooks.AlarmCommands(),
+        *xwheel_devtools.hooks.COMMANDS,
+        *xwheel_jobs_as_code.hooks.COMMANDS,
+    ):
         *before, name = item.name.split("/")
         group: Any = root
         for word in before:

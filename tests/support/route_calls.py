@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from xwheel_alarms.records import AlarmKind, AlarmTarget, AttemptState
 from xwheel_alarms.storage import alarms, attempts
+from xwheel_jobs_as_code.declarations import owners, records
+from xwheel_jobs_as_code.declarations.records import DeclaredJob
 
 from tests.component.api.conftest import Api
 from tests.support.callers import HASHED, PASSWORD, Person
@@ -91,6 +93,12 @@ class World:
         job_id = self.job(group_id, glue_type="SCRIPT", handler="")
         new = NewSource(source="exit 0", author="", remark="")
         self.api.parts.scripts.save(job_id, new)
+        return job_id
+
+    def declared(self, group_id: int) -> int:
+        job_id = self.job(group_id)
+        said = DeclaredJob(job_id=job_id, group_id=group_id, fields=("timezone",))
+        self.api.db.transaction(lambda conn: records.insert_declared(conn, [said]))
         return job_id
 
     def run(self, group_id: int, state: RunState = RunState.RUNNING, job_id: int | None = None) -> Run:
@@ -174,6 +182,15 @@ class World:
         self.api.db.transaction(lambda conn: links.insert_link(conn, secret, number, ends_ms))
         return secret
 
+    def owner(self, group_id: int) -> None:
+        """Let a group follow what code declares."""
+
+        def work(conn: Any) -> None:
+            owners.insert_owner(conn, group_id)
+            owners.update_owner(conn, group_id, {"release": "1.0", "digest": DIGEST})
+
+        self.api.db.transaction(work)
+
     def report(self, group_id: int) -> None:
         hour_ms, job_id = NOW // HOUR_MS * HOUR_MS, self.job(group_id)
         row = JobHour(job_id, group_id, Counts(succeeded=group_id))
@@ -190,6 +207,7 @@ class World:
         self.alarm(group_id)
         self.rule(group_id)
         self.rule(group_id, of_job=False)
+        self.owner(group_id)
         self.report(group_id)
 
 
@@ -199,22 +217,13 @@ CALLS: dict[tuple[str, str], Make] = {}
 
 
 def _plain(method: str, path: str, body: object = None, **params: Any) -> None:
-    CALLS[method, path] = plain(path, body, **params)
-
-
-def plain(path: str, body: object = None, **params: Any) -> Make:
-    """Return what makes a call about no object."""
-    return lambda _world, _group_id: RouteCall(path=path, body=body, params=params)
+    CALLS[method, path] = lambda _world, _group_id: RouteCall(path=path, body=body, params=params)
 
 
 def _by_id(
     method: str, path: str, make: Callable[[World, int], int], body: object = None, **params: Any
 ) -> None:
-    CALLS[method, path] = by_id(path, make, body, **params)
-
-
-def by_id(path: str, make: Callable[[World, int], int], body: object = None, **params: Any) -> Make:
-    """Return what makes a call about an object whose id is the first field of the path; a second one is always 1."""
+    """Note a call about an object whose id is the first field of the path; a second one is always 1."""
 
     def call(world: World, group_id: int) -> RouteCall:
         key = make(world, group_id)
@@ -230,7 +239,7 @@ def by_id(path: str, make: Callable[[World, int], int], body: object = None, **p
             of(key), group_id=group_id if "groups/" not in path else key, unknown=of(UNKNOWN), key=key
         )
 
-    return call
+    CALLS[method, path] = call
 
 
 def _by_name(method: str, path: str, make: Callable[[World, int], str], body: Any = None) -> None:
@@ -249,19 +258,16 @@ def _by_name(method: str, path: str, make: Callable[[World, int], str], body: An
     CALLS[method, path] = call
 
 
-def _refers(method: str, path: str, *given: Any) -> None:
-    CALLS[method, path] = refers(path, *given)
-
-
-def refers(
+def _refers(
+    method: str,
     path: str,
     refers_to: str,
     make: Callable[[World, int], Any],
     unknown: Any,
     body: Callable[[World, Any], object],
     status: Callable[[Any], int] = lambda answer: int(answer.status_code),
-) -> Make:
-    """Return what makes a call whose body names an object."""
+) -> None:
+    """Note a call whose body names an object."""
 
     def call(world: World, group_id: int) -> RouteCall:
         key = make(world, group_id)
@@ -275,7 +281,7 @@ def refers(
             status=status,
         )
 
-    return call
+    CALLS[method, path] = call
 
 
 def _group(_world: World, group_id: int) -> int:
@@ -292,6 +298,7 @@ for _path in (
     *("/health", "/groups", "/executors", "/jobs", "/runs", "/reports", "/overview", "/schedule/pause"),
     *("/tokens", "/secrets", "/calendars", "/alarms", "/alarms/attempts", "/alarms/rules", "/plugins"),
     *(
+        "/declarations",
         "/openapi.json",
         "/audit",
         "/events",
@@ -363,6 +370,7 @@ _by_id("DELETE", "/jobs/{job_id}", World.job)
 for _action in ("start", "stop", "run"):
     _by_id("POST", f"/jobs/{{job_id}}/{_action}", World.job)
 _by_id("POST", "/jobs/{job_id}/copy", World.job)
+_by_id("POST", "/jobs/{job_id}/release", World.declared)
 _by_id("GET", "/jobs/{job_id}/children", World.job)
 _by_id("PUT", "/jobs/{job_id}/children", World.job, {"children": []})
 for _end in ("", "/{revision}", "/{revision}/diff"):
@@ -430,3 +438,11 @@ for _action in ("start", "stop", "run", "delete"):
         lambda _, key: {"ids": [key]},
         _first_item,
     )
+_refers(
+    "POST",
+    "/declarations/sync",
+    "/groups/{group_id}",
+    lambda world, group_id: world.app_names[group_id],
+    UNKNOWN_ACTOR,
+    lambda _, key: {"app_name": key, "release": "1.0", "digest": DIGEST, "jobs": []},
+)

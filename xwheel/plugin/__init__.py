@@ -61,6 +61,7 @@ from xwheel.plugin.helpers import (
     SecretMask,
     alarm_values,
     checked_receivers,
+    has_node_libraries,
 )
 from xwheel.plugin.hookspecs import hookimpl
 from xwheel.plugin.identities import (
@@ -226,6 +227,7 @@ __all__ = [
     "XwheelError",
     "alarm_values",
     "checked_receivers",
+    "has_node_libraries",
     "hookimpl",
     "read_options",
     "refused_kind",

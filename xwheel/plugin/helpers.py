@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from html.entities import codepoint2name
+from importlib import import_module
 from typing import Final
 from urllib.parse import quote, quote_plus
 
@@ -78,6 +79,18 @@ class AlarmTemplate:
         for name, text in zip(self._names, self._texts[1:], strict=True):
             parts += (escape(values.get(name, "")), text)
         return "".join(parts)
+
+
+def has_node_libraries() -> bool:
+    """Return whether the libraries of a node are installed; an executor or the command line alone has none of them.
+
+    For hooks of a plugin whose commands work without them: what needs a database is not registered there.
+    """
+    try:
+        import_module("sqlalchemy")
+    except ModuleNotFoundError:
+        return False
+    return True
 
 
 def alarm_values(alarm: Alarm) -> dict[str, str]:

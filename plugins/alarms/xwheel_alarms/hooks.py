@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xwheel.plugin import Resources, Tables, hookimpl
+from xwheel.plugin import Resources, Tables, has_node_libraries, hookimpl
 
 if TYPE_CHECKING:
     from xwheel import Config
@@ -25,6 +25,8 @@ class AlarmCommands:
 @hookimpl
 def xwheel_register_tables() -> Iterable[Tables]:
     """Return the tables."""
+    if not has_node_libraries():
+        return []
     from xwheel_alarms.tables import AlarmTables
 
     return [AlarmTables()]
@@ -33,6 +35,8 @@ def xwheel_register_tables() -> Iterable[Tables]:
 @hookimpl
 def xwheel_register_resources(config: Config) -> Iterable[Resources]:
     """Return the resources; what answers calls observes runs, too, and sends alarms."""
+    if not has_node_libraries():
+        return []
     from xwheel_alarms.service import Alarms
 
     return [Alarms(config)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xwheel.plugin import Resources, Tables, hookimpl
+from xwheel.plugin import Resources, Tables, has_node_libraries, hookimpl
 
 if TYPE_CHECKING:
     from xwheel.config import Config
@@ -57,19 +57,10 @@ def xwheel_register_commands() -> Iterable[JobsTool]:
     return COMMANDS
 
 
-def _is_for_nodes() -> bool:
-    """Return whether the libraries of a node are here; ``xwheel[cli]`` alone brings none of them."""
-    try:
-        import sqlalchemy  # noqa: F401 - asked for only
-    except ModuleNotFoundError:
-        return False
-    return True
-
-
 @hookimpl
 def xwheel_register_resources(config: Config) -> Iterable[Resources]:
     """Return the resources of declared jobs."""
-    if not _is_for_nodes():
+    if not has_node_libraries():
         return []
     from xwheel_jobs_as_code.declarations.plugin import DeclarationResources
 
@@ -79,7 +70,7 @@ def xwheel_register_resources(config: Config) -> Iterable[Resources]:
 @hookimpl
 def xwheel_register_tables() -> Iterable[Tables]:
     """Return the tables of declared jobs."""
-    if not _is_for_nodes():
+    if not has_node_libraries():
         return []
     from xwheel_jobs_as_code.declarations.tables import DeclarationTables
 

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from xwheel_console.live import queries
 
-from tests.product.test_query_plans_million import FEW_RUNS, _too_long, _undone, long_answers
+from tests.product.test_query_plans_million import FEW_RUNS, long_answers, too_long, undone
 from tests.support import million
 from tests.support.million import SENT, WAITING
 from tests.support.plan_cases import MANY, PAST, Case
@@ -60,7 +60,7 @@ def test_each_question_has_a_case() -> None:
 def test_each_question_is_understood(db: Database) -> None:
     million.fill(db, million.History(runs=FEW_RUNS))
     for case in cases():
-        with _undone(db) as conn:
+        with undone(db) as conn:
             case.work(conn)
 
 
@@ -69,10 +69,10 @@ def test_each_question_is_understood(db: Database) -> None:
 def test_no_question_reads_more_than_it_is_about(db: Database) -> None:
     million.fill(db, million.MILLION)
     # right after this many rows came, the tables are not analyzed
-    found = _too_long(db, [case for case in cases() if case.name.startswith(AT_ONCE)])
+    found = too_long(db, [case for case in cases() if case.name.startswith(AT_ONCE)])
     million.analyze(db)
-    found += _too_long(db, list(cases()))
+    found += too_long(db, list(cases()))
     if db.backend == "postgresql":
         # what the server falls back to once it has met a statement a few times
-        found += _too_long(db, list(cases()), "SET LOCAL plan_cache_mode = force_generic_plan")
+        found += too_long(db, list(cases()), "SET LOCAL plan_cache_mode = force_generic_plan")
     assert not found, "\n".join(found)

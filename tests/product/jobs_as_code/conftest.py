@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from xwheel_jobs_as_code.declarations.manager import DeclarationManager
 from xwheel_jobs_as_code.declarations.plugin import DeclarationResources
 from xwheel_jobs_as_code.declarations.tables import DeclarationTables
 
 from tests.component.api.conftest import LIMIT, Api, billing, make_api, orders
-from tests.component.scheduler.conftest import node
 from tests.support.node import HandNode
+from tests.support.rows import NOW
 from xwheel.api.plugins.site import RouteSite
 from xwheel.api.schema.health import HealthReport
+from xwheel.clock import ManualClock
 from xwheel.config import build_config
 from xwheel.node.node import api_parts
+from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.registries import Registry
 from xwheel.storage.database.engine import Database
 
-__all__ = ["api", "billing", "node", "orders"]
+__all__ = ["api", "billing", "orders"]
+
+
+OWNER = "xwheel-jobs-as-code 0.1.0 (entry point jobs_as_code)"
+
+
+class DeclaringNode(HandNode):
+    """A node with what declared jobs take."""
+
+    def installed(self, known: Plugins) -> Plugins:
+        return dataclasses.replace(
+            known,
+            resources=Registry("set of resources", {"declarations": DeclarationResources(self.config)}, {}),
+            tables=Registry("set of tables", {"jobs_as_code": DeclarationTables()}, {}),
+        )
+
+
+@pytest.fixture
+def node(db: Database) -> HandNode:
+    made = DeclaringNode(db, ManualClock(NOW))
+    made.group()
+    made.register("http://127.0.0.1:9001")
+    return made
 
 
 def manager_of(node: HandNode) -> DeclarationManager:
@@ -33,10 +59,9 @@ def api(db: Database) -> Api:
     """Both applications."""
     settings = {"max_body_bytes": LIMIT}
     resources = DeclarationResources(build_config({"api": settings}))
-    owner = "xwheel-jobs-as-code 0.1.0 (entry point jobs_as_code)"
     return make_api(
         db,
         settings,
-        resources=Registry("set of resources", {"declarations": resources}, {"declarations": owner}),
-        tables=Registry("set of tables", {"jobs_as_code": DeclarationTables()}, {"jobs_as_code": owner}),
+        resources=Registry("set of resources", {"declarations": resources}, {"declarations": OWNER}),
+        tables=Registry("set of tables", {"jobs_as_code": DeclarationTables()}, {"jobs_as_code": OWNER}),
     )

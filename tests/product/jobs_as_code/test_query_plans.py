@@ -10,7 +10,7 @@ from sqlalchemy import text
 from xwheel_jobs_as_code.declarations import owners, records
 from xwheel_jobs_as_code.declarations.records import DeclaredJob
 
-from tests.component.storage.schema.test_query_plans_million import FEW_RUNS, too_long, undone
+from tests.product.test_query_plans_million import FEW_RUNS, too_long, undone
 from tests.support import million
 from tests.support.million import GROUPS, JOBS, QUIET_JOB, _copy
 from tests.support.plan_cases import FEW_GROUPS, MANY, SOME_JOBS, Case

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.component.api.conftest import Api
-from tests.component.api.v1.test_declarations import REPORT, job, sync
 from tests.component.api.v1.test_p11_limits import API_SETTINGS, SOURCE_BYTES, long_texts
 from tests.component.api.v1.test_scripts import source_of
+from tests.product.jobs_as_code.test_declarations import REPORT, job, sync
 from tests.support.job_calls import Tenant, definition
 from xwheel.model.jobs import MAX_PARAM_BYTES
 
