@@ -22,6 +22,7 @@ BROUGHT = {
     "xwheel-console",
     "xwheel-devtools",
     "xwheel-jobs-as-code",
+    "xwheel-run-logs",
     "xwheel-xxl-calls",
 }
 """What the extra ``server`` brings of ours."""

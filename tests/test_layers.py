@@ -274,8 +274,8 @@ def test_forbidden_calls_are_nowhere() -> None:
 PLUGINS = ROOT / "plugins"
 PLUGIN_FILES = sorted(PLUGINS.glob("*/*/*.py"))
 # these go with one version of xwheel alone: the tools start nodes and read their tables, as does what pages are told of
-# changes, and files of jobs are checked as the management API checks jobs
-OF_ONE_VERSION = {"alarms", "console", "devtools", "jobs_as_code", "xxl_calls"}
+# changes, alarms and logs have rows next to those of runs, and files of jobs are checked as the API checks jobs
+OF_ONE_VERSION = {"alarms", "console", "devtools", "jobs_as_code", "run_logs", "xxl_calls"}
 
 
 def test_plugins_import_only_public_parts_of_the_core() -> None:
@@ -295,7 +295,7 @@ def test_plugins_import_only_public_parts_of_the_core() -> None:
 
 def test_the_core_imports_no_plugin() -> None:
     packages = {path.name for path in PLUGINS.glob("*/xwheel_*")}
-    assert {"xwheel_alarms", "xwheel_devtools", "xwheel_jobs_as_code"} <= packages
+    assert {"xwheel_alarms", "xwheel_devtools", "xwheel_jobs_as_code", "xwheel_run_logs"} <= packages
     assert [
         f"{where(path)} imports {name}"
         for path in MODULES

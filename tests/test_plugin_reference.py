@@ -40,6 +40,8 @@ from xwheel.plugin.contracts import (
     LogKey,
     LogStore,
     ManagementCalls,
+    PartHealth,
+    ReportsHealth,
     RouteContext,
     Router,
     RunChange,
@@ -64,7 +66,7 @@ from xwheel.plugin.identities import (
 from xwheel.plugin.job_owners import DeclaredView, OwnsJobs
 from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.news import BringsNews, NewsItem
-from xwheel.plugin.observers import Changes, Observer, RunEnd
+from xwheel.plugin.observers import Changes, Observer, RunEnd, SeesDispatches
 from xwheel.plugin.options import PluginOptions
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.resources import Need, Of, OfObject, Operation, ResourceRoute, Resources
@@ -73,6 +75,7 @@ from xwheel.plugin.routes import (
     PluginDatabase,
     PluginExecutors,
     PluginJobs,
+    PluginPartitions,
     PluginSite,
     Route,
     RouteCall,
@@ -83,7 +86,9 @@ from xwheel.plugin.routes import (
     WokenUp,
     WorksAlong,
 )
+from xwheel.plugin.run_logs import LogAnswer, LogQuestions, LogText, ReadsLogs, TakesLogs
 from xwheel.plugin.tables import Migration, RowsGoAlong, Tables
+from xwheel.wire.messages import LogData, LogPart, LogReceipt
 
 PAGE = ROOT / "docs" / "reference" / "plugins.md"
 SHIPPED = sorted(
@@ -113,7 +118,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
     IdentityProvider: [SignsInByPassword, SignsInByRedirect, SignsOut, KnownAccount, Identity, SignInStart],
     Pages: [],
     Tables: [Migration, RowsGoAlong],
-    Observer: [Changes, RunEnd],
+    Observer: [Changes, RunEnd, SeesDispatches],
     Resources: [ResourceRoute, Need, Of, OfObject, Operation, OwnsJobs, DeclaredView],
     Routes: [
         Route,
@@ -127,8 +132,19 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         PluginJobs,
         JobWriter,
         PluginExecutors,
+        PluginPartitions,
         WorksAlong,
         WokenUp,
+        ReportsHealth,
+        PartHealth,
+        ReadsLogs,
+        TakesLogs,
+        LogText,
+        LogPart,
+        LogReceipt,
+        LogQuestions,
+        LogAnswer,
+        LogData,
         BringsNews,
         NewsItem,
         KeepsMails,

@@ -22,8 +22,8 @@ from xwheel.executor.intake.endpoints import Endpoints
 from xwheel.executor.intake.server import CallsApp
 from xwheel.model import RunState
 from xwheel.scheduler.executors.registry import ExecutorRegistry
-from xwheel.scheduler.logs.reading import ExecutorLogs
 from xwheel.scheduler.records import Fate, Parcel
+from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.scheduler.send.lane import encode_parcel, trigger_request
 from xwheel.wire import codec, contract
 from xwheel.wire.http import post
@@ -94,7 +94,7 @@ def test_the_log_is_asked_for_with_the_very_time_of_the_run() -> None:
         logs = ExecutorLogs(
             cast(ExecutorRegistry, OneExecutor()), lambda: NOW, timeout_s=5, networks=networks
         )
-        logs.fetch(run, 1)
+        logs.read_log(run, 1)
         asked = json.loads(peer.requests[0].partition(b"\r\n\r\n")[2])
     assert (asked["logDateTim"], asked["logDateTime"]) == (created_ms, created_ms)
     (shard,) = parcel(RUN).shards

@@ -16,7 +16,7 @@ from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
 from xwheel.node.node import Node
-from xwheel.scheduler.logs import reading
+from xwheel.scheduler.runs import logs as reading
 from xwheel.storage import executors, runs
 from xwheel.wire.http import MultiClient
 

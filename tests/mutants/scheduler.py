@@ -381,11 +381,11 @@ MISTAKES: Final = [
         tests=SWEEP,
     ),
     Mistake(
-        file="xwheel/scheduler/upkeep/sweep.py",
-        old="if not (self._lease.may_act() and 0 in self._lease.epochs):",
-        new="if not self._lease.may_act():",
+        file="xwheel/scheduler/upkeep/retention.py",
+        old="lambda: lease.may_act() and 0 in lease.epochs",
+        new="lambda: lease.may_act()",
         why="Every node sweeps, not only the one that holds partition 0.",
-        tests=(*SWEEP, f"{HERE}/logs/test_expiry.py"),
+        tests=SWEEP,
     ),
     Mistake(
         file="xwheel/clock.py",

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+import xwheel_run_logs
 from sqlalchemy import Connection, text
 from xwheel_alarms import storage as alarm_storage
 
 from tests.product.alarms import plans
+from tests.product.run_logs import plans as plan_logs
 from tests.support import (
     million,
     plan_access,
@@ -32,7 +34,7 @@ from xwheel.storage.database.engine import LONG_MS, Database
 
 # what it makes of statements is seen where these are asked
 NO_QUESTIONS = ("database.bulk", "database.rows", "database.changes", "schema.")
-HOMES = ((storage, ""), (alarm_storage, "alarms."))
+HOMES = ((storage, ""), (alarm_storage, "alarms."), (xwheel_run_logs, "logs."))
 """Packages with questions, and what the names of their cases begin with."""
 
 FEW_RUNS = million.WAITING + million.SENT
@@ -44,6 +46,7 @@ AT_ONCE = (
     "open_runs.list_due",
     "runs.list_unanswered",
     *plans.AT_ONCE,
+    *plan_logs.AT_ONCE,
 )
 
 
@@ -73,7 +76,7 @@ def test_each_question_is_understood(db: Database) -> None:
 
 def _every_case() -> list[Case]:
     """Return a call of every question."""
-    parts = (plan_cases, plan_access, plans, plan_audit, plan_last_and_next, plan_versions)
+    parts = (plan_cases, plan_access, plans, plan_logs, plan_audit, plan_last_and_next, plan_versions)
     return [case for part in parts for case in part.cases()]
 
 

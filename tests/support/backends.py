@@ -26,6 +26,7 @@ ALARMS: Final = "tests/product/alarms"
 AUDIT: Final = "tests/component/accounts/audit"
 DECLARED: Final = "tests/product/jobs_as_code"
 SCHEDULER: Final = "tests/component/scheduler"
+RUN_LOGS: Final = "tests/product/run_logs"
 
 WHOLE: Final = (
     "tests/component/storage",
@@ -42,6 +43,7 @@ WHOLE: Final = (
     f"{SCHEDULER}/plan/test_claim_seen.py",
     f"{SCHEDULER}/test_observers.py",
     f"{SCHEDULER}/upkeep/test_retention.py",
+    f"{RUN_LOGS}/test_tables.py",
     "tests/integration/test_chain_crash.py",
     "tests/integration/test_databases.py",
     f"{DECLARED}/test_declaration_rows.py",
@@ -178,15 +180,15 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_a_missing_lease_row_stops_the_node",
         "test_what_an_old_epoch_planned_is_fenced_only_by_the_new_one",
     ),
-    f"{SCHEDULER}/logs/test_expiry.py": (
+    f"{RUN_LOGS}/test_expiry.py": (
         "test_a_job_has_a_retention_of_its_own_also_when_it_is_changed",
         "test_many_logs_go_in_batches",
     ),
-    f"{SCHEDULER}/logs/test_fetch.py": (
+    f"{RUN_LOGS}/test_fetch.py": (
         "test_where_to_go_on_is_known_after_a_crash",
         "test_one_slow_executor_does_not_hold_up_the_others",
     ),
-    f"{SCHEDULER}/logs/test_shipped.py": ("test_two_nodes_that_get_the_same_lines_at_once",),
+    f"{RUN_LOGS}/test_shipped.py": ("test_two_nodes_that_get_the_same_lines_at_once",),
     f"{DECLARED}/test_declared_jobs.py": (
         "test_jobs_are_created_started_and_owned",
         "test_what_is_not_declared_any_more_is_stopped_and_comes_back",

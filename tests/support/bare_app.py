@@ -25,6 +25,7 @@ def _bare_app() -> Any:
         access=access,
         refusals=None,
         lease=None,
+        logs=None,
         job_writer=None,
         plugins=dataclasses.replace(
             load_plugins(Config()),

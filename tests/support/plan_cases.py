@@ -36,7 +36,6 @@ from xwheel.storage import (
     retention,
     run_ids,
     run_list,
-    run_logs,
     runs,
     scripts,
     settings,
@@ -91,7 +90,6 @@ def cases() -> Iterator[Case]:
         _others(),
         _nodes(),
         _secrets(),
-        _logs(),
     ):
         yield from given
 
@@ -369,30 +367,6 @@ def _upkeep() -> Iterator[Case]:
         "retention.find_empty_tombstones", lambda conn: retention.find_empty_tombstones(conn, TOMBSTONES)
     )
     yield Case("retention.delete_tombstones", lambda conn: retention.delete_tombstones(conn, TOMBSTONES))
-
-
-def _logs() -> Iterator[Case]:
-    rows = [
-        run_logs.RunLogRow(RUNS + item, 1, 1, NOW, "file", False, NOW, run_logs.FOR_EVER)
-        for item in range(MANY)
-    ]
-    yield Case("run_logs.find_owners", lambda conn: run_logs.find_owners(conn, PAST))
-    yield Case("run_logs.find_log", lambda conn: run_logs.find_log(conn, 5))
-    yield Case("run_logs.add_logs", lambda conn: run_logs.add_logs(conn, rows))
-    yield Case("run_logs.end_logs", lambda conn: run_logs.end_logs(conn, range(1, MANY)))
-    for partitions, now_ms in ((ALL, NOW + 10**9), ([5], NOW + 10**9), (ALL, NOW + 10)):
-        yield Case(
-            "run_logs.list_due", lambda conn, p=partitions, n=now_ms: run_logs.list_due(conn, p, n, MANY)
-        )
-    later = [(item, NOW) for item in range(1, MANY)]
-    yield Case("run_logs.put_off", lambda conn: run_logs.put_off(conn, later))
-    yield Case("run_logs.let_go", lambda conn: run_logs.let_go(conn, PAST))
-    yield Case("run_logs.list_old", lambda conn: run_logs.list_old(conn, NOW + 10**9, MANY))
-    yield Case("run_logs.list_retentions", lambda conn: run_logs.list_retentions(conn, 5000, MANY))
-    for job_id in (BUSY_JOB, QUIET_JOB):
-        yield Case("run_logs.shorten", lambda conn, j=job_id: run_logs.shorten(conn, j, 1, NOW, MANY))
-    yield Case("run_logs.postpone", lambda conn: run_logs.postpone(conn, later))
-    yield Case("run_logs.delete_logs", lambda conn: run_logs.delete_logs(conn, range(1, MANY)))
 
 
 def _reports() -> Iterator[Case]:

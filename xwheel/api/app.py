@@ -75,7 +75,6 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/runs/{run_id:id}/kill": RunResource,
     "/runs/{run_id:id}/rerun": RunResource,
     "/runs/{run_id:id}/log": RunLogResource,
-    "/runs/{run_id:id}/log/search": RunLogResource,
     "/reports": Reports,
     "/overview": OverviewResource,
     "/schedule/preview": Preview,

@@ -9,6 +9,8 @@ from xwheel.accounts.parts import AccessParts
 from xwheel.accounts.providers import IdentityProviders
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.schema.health import HealthReport
+from xwheel.errors import ConfigError
+from xwheel.plugin.run_logs import TakesLogs
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.parts import ManagementParts, SharedParts
@@ -36,8 +38,12 @@ def parts_of(
         lease: Its partitions, likewise.
 
     Raises:
-        ConfigError: The settings name an identity provider that is not there.
+        ConfigError: The settings name an identity provider that is not there, or a log store without what uses it.
     """
+    if shared.config.run_logs.store and not shared.plugins.offering(TakesLogs):
+        raise ConfigError(
+            "run_logs.store: no plugin that is installed here keeps logs of runs: install one, or leave this empty"
+        )
     config = shared.config.accounts
     providers = IdentityProviders(shared.plugins.identity_providers, config, shared.clock)
     return ApiParts(
@@ -61,8 +67,7 @@ def parts_of(
         plugins=shared.plugins,
         listener_health=shared.listeners.health,
         logs=management.logs,
-        log_stores=shared.log_stores,
-        shipped_logs=management.shipped_logs,
+        calls=shared.calls,
         kill=management.killer.kill,
         audit=shared.audit,
         refusals=refusals,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xwheel.errors import XwheelError
-from xwheel.node.pipeline import Auditing, Core, Finishing, Logs, Management, Planning, Routing, Sending
+from xwheel.node.pipeline import Auditing, Core, Finishing, Management, Planning, Routing, Sending
 from xwheel.runtime.loops import Service, StallMonitor
 from xwheel.scheduler.fire.tick import Inbox
 
@@ -37,7 +37,6 @@ class Scheduler:
         self.sending = Sending(core, self.routing, self.finishing)
         self.planning = Planning(core, inbox, self.routing, self.sending, self.finishing)
         self.management = Management(core, self.finishing)
-        self.logs = Logs(core)
         self.auditing = Auditing(core)
         self.stall_monitor = StallMonitor(lambda: self.services, self.core.clock)
         self._watching = Service("watch", self.stall_monitor.step, self.core.clock)
@@ -53,7 +52,6 @@ class Scheduler:
             *self.routing.services(),
             *self.planning.services(),
             *self.management.services(),
-            *self.logs.services(),
             *self.auditing.services(),
         ]
 
@@ -102,10 +100,8 @@ class Scheduler:
         deadline_ms = clock.monotonic_ms() + round(timeout_s * 1000)
         self._hand_over(min(deadline_ms, clock.monotonic_ms() + HAND_OVER_S * 1000))
         self.finishing.check.wake()
-        self.logs.fetcher.wake()
         first = [
             *self.auditing.services(),
-            *self.logs.services(),
             *self.management.services(),
             self.finishing.checking,
         ]
@@ -136,7 +132,6 @@ class Scheduler:
         for lane in self.sending.lanes.by_number.values():
             lane.close()
         self.finishing.check.close()
-        self.logs.fetcher.close()
         self.routing.probes.close()
         self.routing.addresses.close()
 

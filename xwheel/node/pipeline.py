@@ -7,7 +7,7 @@ What goes back is a row, an event of :class:`~xwheel.scheduler.wakeups.Wakeups`,
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from xwheel import ring
@@ -23,14 +23,13 @@ from xwheel.runtime.loops import Service
 from xwheel.runtime.sealing import KeyRing
 from xwheel.scheduler.check.decide import CheckRules
 from xwheel.scheduler.check.loop import CheckLoop
-from xwheel.scheduler.check.questions import IN_FLIGHT, RunQuestions
+from xwheel.scheduler.check.questions import RunQuestions
 from xwheel.scheduler.cluster.clock_sync import ClockSync
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.cluster.lease import ClusterLease
 from xwheel.scheduler.cluster.node_locks import NodeLocks, default_lock_dir
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
 from xwheel.scheduler.executors.by_hand import AddressChecks
-from xwheel.scheduler.executors.calls import ExecutorClient
 from xwheel.scheduler.executors.loads import Loads
 from xwheel.scheduler.executors.registry import FLUSH_MS
 from xwheel.scheduler.finish.finish import Finisher
@@ -40,9 +39,7 @@ from xwheel.scheduler.fire.fence import Fence
 from xwheel.scheduler.fire.limits import RunLimits
 from xwheel.scheduler.fire.tick import Inbox, TickLoop
 from xwheel.scheduler.job_cache import JobCache
-from xwheel.scheduler.logs.expiry import LogExpiry
-from xwheel.scheduler.logs.fetch import ForeignLogs, LogFetcher
-from xwheel.scheduler.parts import ManagementParts, SharedParts
+from xwheel.scheduler.parts import ManagementParts, SharedParts, Transport
 from xwheel.scheduler.plan.adopt import AdoptLoop
 from xwheel.scheduler.plan.batches import BatchPlanner
 from xwheel.scheduler.plan.claim import ClaimLoop
@@ -61,19 +58,13 @@ from xwheel.scheduler.upkeep.hourly_report import ReportLoop
 from xwheel.scheduler.upkeep.retention import RetentionLoop
 from xwheel.scheduler.wakeups import Wakeups
 from xwheel.storage.database.engine import Database
-from xwheel.wire.http import HttpClient, MultiClient
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
 ANSWER_GRACE_MS: Final = 2000
 GATHER_MS: Final = 5
 # counting an hour may take long; what is late here delays no run
 UPKEEP_STALE_MS: Final = 300_000
-# a store may take its time for several calls; what is late here delays no run either
-LOGS_STALE_MS: Final = 120_000
 LANES: Final = {"fast": ring.FAST, "slow": ring.SLOW}
-
-Transport = Callable[[str, int], HttpClient]
-"""``transport(purpose, most)`` makes a client for this many calls in flight; the purpose is the name of its loop."""
 
 
 class Subsystem:
@@ -129,13 +120,11 @@ class Core(SharedParts, Subsystem):
             keys or KeyRing(),
             tls,
             self.deferred.arrived,
+            transport,
         )
         # a clock that is moved by hand wants each answer written at once
         self.gather_ms = GATHER_MS if clock is None else 0
         self.answer_ms = trigger.send_timeout_ms + ANSWER_GRACE_MS
-        self.transport: Transport = transport or (
-            lambda _, most: MultiClient(max_in_flight=most, tls=tls, guard=self.networks.refusal)
-        )
         self.loads = Loads(db, self.clock)
         self.lease = _lease_for(config, db, self.clock, self.wakeups)
         self.clock_sync = ClockSync(db, self.clock, OffsetFilter(system), self._on_clock_step)
@@ -147,11 +136,6 @@ class Core(SharedParts, Subsystem):
         ]
         if self.observers:
             self._loops.append(Service("observers", self.observers.step, self.clock, stale_ms=30_000))
-
-    def calls(self, purpose: str) -> ExecutorClient:
-        """Return a way to ask executors, with connections of its own."""
-        timeout_ms = self.config.trigger.send_timeout_ms
-        return ExecutorClient(self.transport(purpose, IN_FLIGHT), self.registry, timeout_ms=timeout_ms)
 
     def _on_clock_step(self, _jump_ms: int) -> None:
         self.lease.halt()
@@ -304,7 +288,7 @@ class Planning(Subsystem):
                 core.lease,
                 limits,
                 core.run_ids,
-                ForeignLogs(core.log_stores, is_on=core.config.run_logs.fetch),
+                core.observers,
                 answer_ms=core.answer_ms,
             ),
             sending.lanes,
@@ -407,33 +391,6 @@ class Auditing(Subsystem):
         self._loops = [
             Service("audit", self.sealing.step, core.clock, stale_ms=UPKEEP_STALE_MS),
             Service("refusals", self.refusals.step, core.clock, stale_ms=UPKEEP_STALE_MS),
-        ]
-
-
-class Logs(Subsystem):
-    """Logs in a log store: what is fetched from executors that do not ship them, and deleting what is old."""
-
-    def __init__(self, core: Core) -> None:
-        settings, stores = core.config.run_logs, core.log_stores
-        self.fetcher = LogFetcher(
-            core.db,
-            core.lease,
-            core.registry,
-            core.calls("logs"),
-            stores,
-            interval_ms=round(settings.fetch_interval_s * 1000),
-        )
-        self.expiry = LogExpiry(
-            core.db,
-            core.lease,
-            core.clock,
-            stores,
-            interval_ms=core.config.upkeep.sweep_interval_s * 1000,
-        )
-        # rows of a store that was there before are there without one, too
-        self._loops = [
-            Service("log-fetch", self.fetcher.step, core.clock, stale_ms=LOGS_STALE_MS),
-            Service("log-expiry", self.expiry.step, core.clock, stale_ms=UPKEEP_STALE_MS),
         ]
 
 

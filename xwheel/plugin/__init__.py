@@ -7,6 +7,7 @@ from xwheel.errors import (
     ExecutorError,
     FieldError,
     ForbiddenError,
+    LogStoreError,
     NameTakenError,
     NoExecutorYetError,
     NotFoundError,
@@ -75,7 +76,7 @@ from xwheel.plugin.identities import (
 from xwheel.plugin.job_owners import DeclaredView, OwnsJobs
 from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.news import BringsNews, NewsItem
-from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd
+from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd, SeesDispatches
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.resources import (
@@ -105,8 +106,10 @@ from xwheel.plugin.routes import (
     WokenUp,
     WorksAlong,
 )
+from xwheel.plugin.run_logs import LogAnswer, LogQuestions, LogText, ReadsLogs, TakesLogs
 from xwheel.plugin.tables import Migration, RowsGoAlong, Tables
 from xwheel.wire.http.networks import AddressKind, PlainUrl, refused_kind
+from xwheel.wire.messages import LogData, LogPart, LogReceipt
 
 __all__ = [
     "ALARM_PLACEHOLDERS",
@@ -149,10 +152,17 @@ __all__ = [
     "KeepsMails",
     "KeepsThings",
     "KnownAccount",
+    "LogAnswer",
     "LogChunk",
+    "LogData",
     "LogEnd",
     "LogKey",
+    "LogPart",
+    "LogQuestions",
+    "LogReceipt",
     "LogStore",
+    "LogStoreError",
+    "LogText",
     "ManagementCalls",
     "Migration",
     "NameTakenError",
@@ -177,6 +187,7 @@ __all__ = [
     "PluginOptions",
     "PluginPartitions",
     "PluginSite",
+    "ReadsLogs",
     "RegisteredExecutor",
     "ReportsHealth",
     "ResourceRoute",
@@ -203,11 +214,13 @@ __all__ = [
     "ScheduleSpec",
     "ScheduleType",
     "SecretMask",
+    "SeesDispatches",
     "SignInStart",
     "SignsInByPassword",
     "SignsInByRedirect",
     "SignsOut",
     "Tables",
+    "TakesLogs",
     "TakesOptions",
     "WokenUp",
     "WorksAlong",

@@ -51,6 +51,8 @@ class Changes:
         retried: Ids of those of them that get another attempt.
         inserted: Runs that are inserted now, among them those that are skipped.
         stopped: Jobs that are stopped since their schedule fails, with the error.
+        dispatched: Runs that are sent once this is written, with their jobs; an executor without an ``instance`` is not
+            one of xwheel's. Only observers that :class:`SeesDispatches` get these, and nothing else with them.
     """
 
     now_ms: int
@@ -58,6 +60,7 @@ class Changes:
     retried: Collection[int] = frozenset()
     inserted: Sequence[Run] = ()
     stopped: Sequence[tuple[Job, str]] = ()
+    dispatched: Sequence[tuple[Run, Job]] = ()
 
 
 @runtime_checkable
@@ -89,6 +92,17 @@ class Observer(Protocol):
     def committed(self, rows: Rows) -> None:
         """Note that these rows, which it returned, are in the database; not called for none."""
         ...
+
+
+@runtime_checkable
+class SeesDispatches(Protocol):
+    """An observer that is also asked in the transaction after which runs are sent: each run passes it once.
+
+    Attributes:
+        sees_dispatches: It must be there; what it is does not matter.
+    """
+
+    sees_dispatches: bool
 
 
 def check_rows(plugin: str, rows: object) -> Rows:

@@ -13,7 +13,7 @@ import msgspec
 
 from xwheel.errors import PluginError
 from xwheel.model.access import Permission
-from xwheel.plugin.routes import PluginSite
+from xwheel.plugin.routes import PluginSite, WorksAlong
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -161,7 +161,13 @@ class Resources(Protocol):
     chapters: Mapping[str, str] = MappingProxyType({})
 
     def resources(self, site: PluginSite) -> Sequence[ResourceRoute]:
-        """Return the resources; called once when a process starts, with what they work with. It does no I/O."""
+        """Return the resources; called once when a process starts, with what they work with. It does no I/O.
+
+        What only works along returns none.
+
+        Raises:
+            ConfigError: Settings do not fit what there is.
+        """
         ...
 
 
@@ -172,7 +178,8 @@ def read_resources(item: Resources, site: PluginSite) -> Sequence[ResourceRoute]
         PluginError: One is none, or its path cannot be used.
     """
     found = tuple(item.resources(site))
-    if not 0 < len(found) <= MOST_RESOURCES:
+    least = 0 if isinstance(item, WorksAlong) else 1
+    if not least <= len(found) <= MOST_RESOURCES:
         raise PluginError(
             f"resources {item.name}: {len(found)} paths; from 1 to {MOST_RESOURCES} are allowed"
         )

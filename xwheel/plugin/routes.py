@@ -18,6 +18,7 @@ from xwheel.errors import FieldError, PluginError, XwheelError
 from xwheel.model import RegisteredExecutor
 from xwheel.model.access import Actor, Permission
 from xwheel.plugin.job_writing import JobWriter
+from xwheel.plugin.run_logs import LogQuestions, ReadsLogs
 
 T = TypeVar("T")
 
@@ -356,6 +357,15 @@ class PluginExecutors(Protocol):
         If it does not answer, its runs of this node's partitions end as lost within seconds; one that answers, or whose
         beat comes, keeps them. Each node says so for itself.
         """
+        ...
+
+    @property
+    def logs(self) -> ReadsLogs:
+        """Logs of runs as executors have them."""
+        ...
+
+    def log_questions(self) -> LogQuestions:
+        """Return a way to ask executors for logs; it is the caller's, who closes it."""
         ...
 
 

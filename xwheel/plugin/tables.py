@@ -16,7 +16,7 @@ MAX_TABLE: Final = 60
 """Characters of a table's name; every database takes this many, with those of an index's prefix besides."""
 
 HANDED_OVER: Final = frozenset(
-    {"alarm", "alarm_attempt", "alarm_episode", "alarm_rule", "declaration_owner", "declared_job"}
+    {"alarm", "alarm_attempt", "alarm_episode", "alarm_rule", "declaration_owner", "declared_job", "run_log"}
 )
 """Tables that xwheel itself had once: a plugin may have one of them under this name, and finds its rows in it."""
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from xwheel.errors import PluginError, RouteError, ScheduleError, XwheelError
+from xwheel.errors import LogStoreError, PluginError, RouteError, ScheduleError, StorageError, XwheelError
 from xwheel.model import RegisteredExecutor
 from xwheel.plugin.contracts import (
     ChecksSavedSource,
@@ -37,7 +37,9 @@ from xwheel.plugin.identities import SignsInByPassword, SignsInByRedirect, Signs
 from xwheel.plugin.job_owners import OwnsJobs, check_owner_table
 from xwheel.plugin.pages import Pages, find_files
 from xwheel.plugin.routes import Routes, check_routes_name
+from xwheel.plugin.run_logs import LogText, ReadsLogs, TakesLogs
 from xwheel.plugin.tables import KnownTables, Tables
+from xwheel.wire.messages import LogPart, LogReceipt
 
 logger = logging.getLogger(__name__)
 
@@ -196,6 +198,62 @@ def reported_health(plugin: ReportsHealth) -> Sequence[PartHealth]:
     except PluginError as error:
         logger.warning("%s", error)
         return ()
+    return found
+
+
+def log_text(plugin: ReadsLogs, read: Callable[[], LogText]) -> LogText:
+    """Return what a plugin read of a log.
+
+    Raises:
+        XwheelError: As the plugin says; ``LogStoreError`` if it raised anything else, or returned no such text.
+    """
+    name = getattr(plugin, "name", type(plugin).__name__)
+    try:
+        found = guarded(f"logs of {name}", read, allowed=XwheelError)
+    except LogStoreError:
+        raise
+    except PluginError as error:
+        raise LogStoreError(str(error)) from error
+    kinds = (int, int, str, bool, str, str)
+    if type(found) is not LogText or tuple(map(type, found)) != kinds:
+        raise LogStoreError(f"logs of {name}: a LogText is due, not an object of {type(found).__qualname__}")
+    return found
+
+
+def wants_logs(plugin: TakesLogs) -> bool:
+    """Return whether a plugin wants logs shipped; not if it fails, which the log tells."""
+    name = getattr(plugin, "name", type(plugin).__name__)
+    try:
+        return guarded(f"{name}: wants_logs()", plugin.wants_logs) is True
+    except PluginError as error:
+        logger.warning("%s", error)
+        return False
+
+
+def log_receipts(
+    plugin: TakesLogs, instance: str, parts: Sequence[LogPart], group_id: int | None
+) -> list[LogReceipt]:
+    """Return what a plugin answers to shipped parts of logs.
+
+    Raises:
+        LogStoreError: It raised that or anything else, or returned no receipts of these runs.
+    """
+    name = getattr(plugin, "name", type(plugin).__name__)
+    try:
+        found = guarded(
+            f"logs of {name}",
+            lambda: list(plugin.take_logs(instance, parts, group_id)),
+            allowed=(LogStoreError, StorageError),
+        )
+    except LogStoreError:
+        raise
+    except PluginError as error:
+        logger.error("%s", error)
+        raise LogStoreError(str(error)) from error
+    asked = {part.run_id for part in parts}
+    if not all(type(item) is LogReceipt and item.run_id in asked for item in found):
+        logger.error("logs of %s: take_logs() must return receipts of the runs that it was given", name)
+        raise LogStoreError(f"logs of {name}: no receipts")
     return found
 
 

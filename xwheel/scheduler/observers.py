@@ -8,9 +8,9 @@ from typing import Final
 
 from xwheel.errors import OutageError, PluginError
 from xwheel.model import Job, Run
-from xwheel.plugin.observers import Changes, Observer, Rows, check_rows
+from xwheel.plugin.observers import Changes, Observer, Rows, SeesDispatches, check_rows
 from xwheel.plugin.validation import guarded
-from xwheel.scheduler.records import Outcome
+from xwheel.scheduler.records import Outcome, Shard
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.plugin_rows import insert_rows
 
@@ -32,6 +32,7 @@ class Observers:
 
     def __init__(self, observers: Sequence[Observer], db: Database) -> None:
         self._observers = tuple(observers)
+        self._of_dispatches = [item for item in self._observers if isinstance(item, SeesDispatches)]
         self._db = db
 
     def __bool__(self) -> bool:
@@ -72,16 +73,14 @@ class Observers:
         if not self._observers:
             return ()
         changes = Changes(now_ms=now_ms, ended=ended, retried=retried, inserted=inserted, stopped=stopped)
-        noted = []
-        for item in self._observers:
-            try:
-                rows = check_rows(item.name, guarded(f"observer {item.name}", lambda: item.rows(changes)))  # noqa: B023
-                if any(rows.values()):
-                    insert_rows(conn, item.name, rows)
-                    noted.append((item, rows))
-            except PluginError as error:
-                logger.error("what it was asked about is written without its rows: %s", error)
-        return noted
+        return _write(conn, self._observers, changes)
+
+    def record_dispatched(self, conn: Connection, now_ms: int, shards: Sequence[Shard]) -> Noted:
+        """Write the rows that observers have for what is sent after the caller's transaction; as :meth:`record`."""
+        if not self._of_dispatches or not shards:
+            return ()
+        dispatched = [(shard.run, shard.job) for shard in shards]
+        return _write(conn, self._of_dispatches, Changes(now_ms=now_ms, dispatched=dispatched))
 
     def committed(self, noted: Noted) -> None:
         """Tell observers that their rows are in the database."""
@@ -90,3 +89,16 @@ class Observers:
                 guarded(f"observer {item.name}", lambda: item.committed(rows))  # noqa: B023 - called at once
             except PluginError as error:
                 logger.error("%s", error)
+
+
+def _write(conn: Connection, observers: Sequence[Observer], changes: Changes) -> Noted:
+    noted = []
+    for item in observers:
+        try:
+            rows = check_rows(item.name, guarded(f"observer {item.name}", lambda: item.rows(changes)))  # noqa: B023
+            if any(rows.values()):
+                insert_rows(conn, item.name, rows)
+                noted.append((item, rows))
+        except PluginError as error:
+            logger.error("what it was asked about is written without its rows: %s", error)
+    return noted

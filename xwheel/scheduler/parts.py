@@ -15,6 +15,8 @@ from xwheel.plugin.observers import Observer
 from xwheel.plugin.questions import PluginQuestions
 from xwheel.runtime.foreign import PluginThreads
 from xwheel.runtime.sealing import KeyRing
+from xwheel.scheduler.check.questions import IN_FLIGHT
+from xwheel.scheduler.executors.calls import ExecutorClient
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.finish.finish import Finisher
@@ -26,11 +28,9 @@ from xwheel.scheduler.jobs.validate import TextLimits
 from xwheel.scheduler.jobs.versions import JobHistory
 from xwheel.scheduler.jobs.writing import ManyJobsWriter
 from xwheel.scheduler.listeners import RunFeed
-from xwheel.scheduler.logs.reading import ExecutorLogs, LogReader
-from xwheel.scheduler.logs.shipped import ShippedLogs
-from xwheel.scheduler.logs.stores import LogStores
 from xwheel.scheduler.observers import Observers
 from xwheel.scheduler.runs.kill import RunKiller
+from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.scheduler.runs.run_now import RunNow
 from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.scheduler.sources import Sources
@@ -38,8 +38,12 @@ from xwheel.scheduler.timetable import AskedTimetable, CalendarCache
 from xwheel.storage.access.audit import AuditTrail, signing_keys
 from xwheel.storage.database.engine import Database
 from xwheel.storage.run_ids import RunIds
+from xwheel.wire.http import HttpClient, MultiClient
 from xwheel.wire.http.networks import ExecutorNetworks
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
+
+Transport = Callable[[str, int], HttpClient]
+"""``transport(purpose, most)`` makes a client for this many calls in flight; the purpose is the name of its loop."""
 
 
 class SharedParts:
@@ -54,9 +58,10 @@ class SharedParts:
         keys: What executor secrets are sealed under.
         tls: The authority that calls to executors trust, and the certificate that they show.
         on_arrival: Called with a group in which an executor became live.
+        transport: Makes the clients of calls to executors; None for real ones.
 
     Raises:
-        ConfigError: The executor token is empty, or the log store cannot be used.
+        ConfigError: The executor token is empty.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class SharedParts:
         keys: KeyRing,
         tls: TlsFiles = NO_FILES,
         on_arrival: Callable[[int], None] = lambda _: None,
+        transport: Transport | None = None,
     ) -> None:
         self.config, self.db, self.plugins, self.clock, self.tls = config, db, plugins, clock, tls
         self.audit = AuditTrail(signing_keys(db, keys), clock)
@@ -77,6 +83,9 @@ class SharedParts:
         db.listen(self.listeners.put if plugins.run_listeners else None)
         self.observers = Observers(plugins.offering(Observer), db)
         self.networks = ExecutorNetworks.from_config(config)
+        self.transport: Transport = transport or (
+            lambda _, most: MultiClient(max_in_flight=most, tls=tls, guard=self.networks.refusal)
+        )
         self.secrets = ExecutorSecrets(db, clock, executor_token, keys)
         self.registry = ExecutorRegistry(
             db,
@@ -86,7 +95,6 @@ class SharedParts:
             check_address=self.networks.check,
             shared_addresses=config.security.shared_addresses,
         )
-        self.log_stores = LogStores(plugins.log_stores, config.run_logs, clock)
         self.calendars = CalendarCache(db)
         self.foreign = PluginThreads(config.plugins.call_timeout_s)
         self.questions = PluginQuestions(self.foreign)
@@ -106,6 +114,11 @@ class SharedParts:
             keep=config.upkeep.glue_versions,
             limits=self.text_limits,
         )
+
+    def calls(self, purpose: str) -> ExecutorClient:
+        """Return a way to ask executors, with connections of its own."""
+        timeout_ms = self.config.trigger.send_timeout_ms
+        return ExecutorClient(self.transport(purpose, IN_FLIGHT), self.registry, timeout_ms=timeout_ms)
 
 
 class ManagementParts:
@@ -157,12 +170,10 @@ class ManagementParts:
             wake,
         )
         self.killer = RunKiller(db, clock, finisher, shared.audit, wake_check)
-        executors = ExecutorLogs(
+        self.logs = ExecutorLogs(
             shared.registry,
             clock.now_ms,
             timeout_s=shared.config.trigger.send_timeout_ms / 1000,
             networks=shared.networks,
             tls=shared.tls,
         )
-        self.logs = LogReader(db, shared.log_stores, executors)
-        self.shipped_logs = ShippedLogs(db, shared.log_stores)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import BigInteger, Connection, Select, cast, delete, exists, select, tuple_
 
 from xwheel.model import OPEN_STATES
-from xwheel.storage import job_versions, jobs, run_logs
+from xwheel.storage import job_versions, jobs
 from xwheel.storage.database.bulk import tuple_in
 from xwheel.storage.reports import DAY_MS
 from xwheel.storage.schema.tables import child_arrival, glue_version, hourly_report, job, run
@@ -91,7 +91,6 @@ def delete_closed(conn: Connection, found: Sequence[OldRun], before: Mapping[int
         or max(row.due_ms, row.finished_ms) >= before.get(row.job_id, 0)
     }
     ids = sorted(item.id for item in found if item.root_id not in kept)
-    run_logs.let_go(conn, ids)
     return conn.execute(delete(run).where(run.c.id.in_(ids))).rowcount if ids else 0
 
 

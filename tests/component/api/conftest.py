@@ -35,7 +35,7 @@ from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.listeners import ListenerHealth
-from xwheel.scheduler.logs.reading import ExecutorLogs, LogReader
+from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.storage import executors, runs
 from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
@@ -232,7 +232,7 @@ def make_api(db: Database, settings: dict[str, Any], **more: Registry[Any]) -> A
     )
     parts = dataclasses.replace(
         api_parts(scheduler, asked.health),
-        logs=LogReader(db, scheduler.core.log_stores, AskedLogs(scheduler.core, asked)),
+        logs=AskedLogs(scheduler.core, asked),
         listener_health=lambda: asked.listeners,
     )
     return Api(

@@ -17,6 +17,7 @@ from xwheel.model import Run, RunState
 from xwheel.plugin import Changes, PluginDatabase, Rows
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.registries import Registry
+from xwheel.scheduler.observers import Observers
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
 
@@ -100,6 +101,44 @@ def test_rows_are_written_with_the_end(node: ToyNode) -> None:
         run.id,
         RunState.FAILED,
     )
+
+
+class Seeing(Toys):
+    """Notes what is sent, too."""
+
+    sees_dispatches = True
+
+
+def test_who_sees_dispatches_writes_with_them_and_no_one_else_is_asked(node: ToyNode) -> None:
+    run_once(node)
+    assert not any(changes.dispatched for changes in node.toys.changes)
+    seeing = Seeing()
+    seeing.answer = lambda changes: {
+        TABLE: [{"run_id": run.id, "state": f"{run.state} {job.name}"} for run, job in changes.dispatched]
+    }
+    observers = Observers([seeing], node.db)
+    node.scheduler.planning.firing._fence._observers = observers
+    job = node.job(enabled=False, name="seen")
+    run_id = node.scheduler.management.run_now.run(job.id).id
+    node.adopt()
+    node.tick(20)
+    assert (run_id, "dispatching seen") in seen(node)
+    (change,) = [changes for changes in seeing.changes if changes.dispatched]
+    assert (change.now_ms, change.ended, change.inserted) == (node.clock.now_ms(), (), ())
+    assert seeing.written == [{TABLE: [{"run_id": run_id, "state": "dispatching seen"}]}]
+
+
+def test_one_that_fails_with_a_dispatch_stops_no_send(
+    node: ToyNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    seeing = Seeing()
+    seeing.answer = lambda _: {TABLE: [{"run_id": None, "state": "a"}]}
+    node.scheduler.planning.firing._fence._observers = Observers([seeing], node.db)
+    with caplog.at_level(logging.ERROR):
+        run = run_once(node)
+    assert state_of(node, run) is RunState.FAILED
+    assert "rows of toys: " in caplog.text
+    assert seeing.written == []
 
 
 def test_no_rows_are_no_writing(node: ToyNode) -> None:

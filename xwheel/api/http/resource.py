@@ -26,6 +26,7 @@ from xwheel.model import Run
 from xwheel.model.access import Permission, current_actor
 from xwheel.plugin.discovery import Plugins
 from xwheel.scheduler.cluster.contract import Lease
+from xwheel.scheduler.executors.calls import ExecutorClient
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.finish.finish import Finisher
@@ -35,9 +36,7 @@ from xwheel.scheduler.jobs.owners import JobOwners
 from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.scheduler.jobs.writing import ManyJobsWriter
 from xwheel.scheduler.listeners import ListenerHealth
-from xwheel.scheduler.logs.reading import LogReader
-from xwheel.scheduler.logs.shipped import ShippedLogs
-from xwheel.scheduler.logs.stores import LogStores
+from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.scheduler.runs.run_now import AT_ONCE, RunNow, When
 from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.scheduler.timetable import CalendarCache, Timetable
@@ -62,9 +61,8 @@ class ApiParts:
         secrets: What executors may show.
         health: The state of the node; must not wait for anything.
         listener_health: The state of each run listener.
-        logs: Reads logs of runs.
-        log_stores: Where logs are kept.
-        shipped_logs: Takes logs of runs from executors.
+        logs: Reads logs of runs at executors.
+        calls: Gives a way to ask executors, with connections of its own, for a purpose.
         kill: Ends a run, or begins to.
         audit: Where it is recorded who did what.
         refusals: Where it is recorded who might not do what.
@@ -92,9 +90,8 @@ class ApiParts:
     health: Callable[[], HealthReport]
     plugins: Plugins
     listener_health: Callable[[], Sequence[ListenerHealth]]
-    logs: LogReader
-    log_stores: LogStores
-    shipped_logs: ShippedLogs
+    logs: ExecutorLogs
+    calls: Callable[[str], ExecutorClient]
     kill: Callable[[int], Run]
     audit: AuditTrail
     refusals: RefusalLog

@@ -332,7 +332,7 @@ class PluginResources:
                 found = guarded(
                     f"resources {name}",
                     lambda: read_resources(item, RouteSite(parts)),  # noqa: B023 - called at once
-                    allowed=PluginError,
+                    allowed=(ConfigError, PluginError),
                 )
             except PluginError as error:
                 raise PluginError(f"{owner}: {error}") from error

@@ -15,17 +15,21 @@ from xwheel.api.http.resource import ApiParts, naming, run_views
 from xwheel.api.schema.messages import JobChange, JobCreate
 from xwheel.api.v1.jobs import job_views, new_source
 from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
-from xwheel.errors import FieldError
+from xwheel.errors import FieldError, WireError
 from xwheel.model import Job, RegisteredExecutor
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.runs import OPEN_STATES
 from xwheel.plugin.routes import PluginGroup
+from xwheel.plugin.run_logs import LogAnswer, ReadsLogs
 from xwheel.scheduler.cluster.contract import Lease
+from xwheel.scheduler.executors.calls import Answered
 from xwheel.storage import executors, jobs
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.database.engine import Connection
 from xwheel.storage.jobs import JobFilter, page_jobs
 from xwheel.storage.run_list import RunFilter, page_runs
+from xwheel.wire import codec, contract
+from xwheel.wire.messages import LogRequest
 
 T = TypeVar("T")
 
@@ -143,6 +147,57 @@ class SiteExecutors:
         """Say that the executor at this address was seen to die."""
         # executors say where they are with or without it, and are known without
         self._parts.registry.note_death(address.rstrip("/"), self._parts.clock.now_ms())
+
+    @property
+    def logs(self) -> ReadsLogs:
+        """Logs of runs as executors have them."""
+        return self._parts.logs
+
+    def log_questions(self) -> SiteLogQuestions:
+        """Return a way to ask executors for logs."""
+        return SiteLogQuestions(self._parts)
+
+
+class SiteLogQuestions:
+    """Asks executors for logs.
+
+    Args:
+        parts: What the resources of the management API work with.
+    """
+
+    def __init__(self, parts: ApiParts) -> None:
+        self._parts = parts
+        self._calls = parts.calls("logs")
+
+    def ask(self, group_id: int, address: str, run_id: int, created_ms: int, from_line: int) -> bool:
+        """Ask for lines of a log; return False if no live executor is there."""
+        # the process that listens there gets a token, so it must be an executor that is registered now
+        live = self._parts.registry.live(group_id, self._parts.clock.now_ms())
+        executor = next((one for one in live if one.address == address), None)
+        if executor is None:
+            return False
+        request = LogRequest(run_id=run_id, created_ms=created_ms, from_line=from_line)
+        self._calls.ask(run_id, executor, contract.LOG, codec.encode_log_request(request))
+        return True
+
+    def poll(self, timeout_ms: int) -> list[LogAnswer]:
+        """Wait for answers at most so long, and return those that came."""
+        return [_log_answer(found) for found in self._calls.poll(timeout_ms)]
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._calls.close()
+
+
+def _log_answer(found: Answered) -> LogAnswer:
+    assert isinstance(found.key, int)  # noqa: S101 - we made it
+    response = found.response
+    if response is None or not response.ok:
+        return LogAnswer(found.key, None, found.error if response is None else response.message)
+    try:
+        return LogAnswer(found.key, codec.read_log_data(response.data))
+    except WireError as error:
+        return LogAnswer(found.key, None, str(error))
 
 
 class SiteJobs:

@@ -294,14 +294,6 @@ class LogQuery(Input, frozen=True, kw_only=True):
     tail: fields.Tail | None = None
 
 
-class LogSearch(Input, frozen=True, kw_only=True):
-    """A text that lines of a log hold, in upper or lower case."""
-
-    text: fields.Searched
-    from_line: fields.Line = 1
-    limit: fields.PageSize = 100
-
-
 class PreviewQuery(Input, frozen=True, kw_only=True):
     """A schedule that may belong to no job, and from when on its due times are wanted; now unless told otherwise."""
 

@@ -127,22 +127,6 @@ class LogView(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class LogMatch(Struct, frozen=True, kw_only=True):
-    """A line in which a text was found."""
-
-    line: int
-    text: str
-
-
-class LogMatches(Struct, frozen=True, kw_only=True):
-    """What a search in a log found; search again from ``next_line`` until ``is_end``, or until nothing is new."""
-
-    run_id: int
-    items: list[LogMatch]
-    next_line: int
-    is_end: bool
-
-
 class DueView(Struct, frozen=True, kw_only=True):
     """A due time, and what clocks of the schedule's zone show then: ISO 8601 with the offset."""
 

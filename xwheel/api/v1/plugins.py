@@ -106,14 +106,4 @@ class PluginsResource(Resource):
                 last_ms=None,
                 last_answer=listener.last_error,
             )
-        if (store := self._parts.log_stores.chosen) is not None:
-            found["log store", store.name] = PluginHealth(
-                ok=not store.failures,
-                queued=0,
-                failures=store.failures,
-                hanging=store.hanging(),
-                dropped=0,
-                last_ms=None,
-                last_answer=store.last_error if store.failures else "",
-            )
         return found

@@ -11,10 +11,12 @@ from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
 from xwheel.api.http.headers import KEY_HEADER, idempotency_key
 from xwheel.api.http.places import Places
 from xwheel.api.http.resource import ApiParts, Resource, plan_run, readable_groups, reply, run_views
-from xwheel.api.schema.messages import LogQuery, LogSearch, Nothing, Rerun, RunQuery, RunSearch
-from xwheel.api.schema.views import LogMatch, LogMatches, LogView, RunPage, RunView
+from xwheel.api.schema.messages import LogQuery, Nothing, Rerun, RunQuery, RunSearch
+from xwheel.api.schema.views import LogView, RunPage, RunView
 from xwheel.model import Run as RunRecord
 from xwheel.plugin.resources import Operation
+from xwheel.plugin.run_logs import LogText, ReadsLogs
+from xwheel.plugin.validation import log_text
 from xwheel.storage import runs
 from xwheel.storage.jobs import find_by_beginning
 from xwheel.storage.run_list import Key, RunFilter, page_runs
@@ -98,7 +100,7 @@ class RunResource(Resource):
 
 
 class RunLogResource(Resource):
-    """``/runs/{run_id}/log``: reads in the log store, and at the executor what that lacks.
+    """``/runs/{run_id}/log``: read through a plugin that has logs of runs, otherwise at the executor.
 
     At most a quarter of the listener's threads read logs at once, so that slow executors and stores cannot starve the
     rest, and those of one group at most half of these, so that they cannot starve the other groups.
@@ -120,25 +122,18 @@ class RunLogResource(Resource):
             raise InputError(
                 "tail", "ask for this many last lines, or for those from a line on, not for both"
             )
-        run, logs = self._run(run_id), self._parts.logs
+        with self._db.read() as conn:
+            run = runs.get_run(conn, run_id)
         with self._places.hold(run.group_id):
-            text = logs.read(run, query.from_line) if query.tail is None else logs.tail(run, query.tail)
+            text = self._read(run, query)
         reply(resp, LogView(run_id=run.id, **text._asdict()))
 
-    @Operation(
-        {200: LogMatches},
-        query=LogSearch,
-        problems=("not-found", "busy", "executor-unreachable", "executor-refused", "log-store"),
-    )
-    def on_get_search(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
-        """Return the lines of a log that hold a text; a call goes through 8 MiB at most."""
-        query = take_query(req, LogSearch)
-        run = self._run(run_id)
-        with self._places.hold(run.group_id):
-            found = self._parts.logs.search(run, query.text, query.from_line, query.limit)
-        items = [LogMatch(line=match.line, text=match.text) for match in found.found]
-        reply(resp, LogMatches(run_id=run.id, items=items, next_line=found.next_line, is_end=found.is_end))
-
-    def _run(self, run_id: int) -> RunRecord:
-        with self._db.read() as conn:
-            return runs.get_run(conn, run_id)
+    def _read(self, run: RunRecord, query: LogQuery) -> LogText:
+        of_plugins = self._parts.plugins.offering(ReadsLogs)
+        logs = of_plugins[0] if of_plugins else self._parts.logs
+        return log_text(
+            logs,
+            lambda: (
+                logs.read_log(run, query.from_line) if query.tail is None else logs.tail_log(run, query.tail)
+            ),
+        )

@@ -19,6 +19,8 @@ from xwheel.api.xxl.plaintext import to_plain
 from xwheel.errors import ForbiddenError, HiddenError, LogStoreError, NotFoundError, WireError, XwheelError
 from xwheel.model import RegisteredExecutor
 from xwheel.model.access import acting
+from xwheel.plugin.run_logs import TakesLogs
+from xwheel.plugin.validation import log_receipts, wants_logs
 from xwheel.runtime.http_limits import Refusals, route_of
 from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.records import Outcome, Reporter, reported
@@ -63,6 +65,8 @@ class ExecutorCalls:
             contract.CALLBACK: self._take_outcomes,
             contract.SHIP_LOGS: self._take_logs,
         }
+        takers = parts.plugins.offering(TakesLogs)
+        self._logs = takers[0] if takers else None
         self._of_plugins = PluginCalls(parts, self._calls)
         # shipping waits for a store, callbacks and beats wait for nothing
         self._log_places = Places(max(1, parts.config.executor_threads // 4), "logs are being kept")
@@ -134,8 +138,8 @@ class ExecutorCalls:
             self._parts.registry.register(app_name, facts, self._parts.clock.now_ms())
         if not request.instance:
             return Response(code=contract.OK)
-        wishes = wishes_payload(ship_logs=self._parts.shipped_logs.is_wanted)
-        return Response(code=contract.OK, data=wishes)
+        wants = self._logs is not None and wants_logs(self._logs)
+        return Response(code=contract.OK, data=wishes_payload(ship_logs=wants))
 
     def _remove(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
         del req
@@ -162,11 +166,13 @@ class ExecutorCalls:
 
     def _take_logs(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
         del req
+        if self._logs is None:
+            raise WireError("shipLogs: no plugin that is installed here takes logs")
         # before the lines are read, and by one group never all
         with self._log_places.hold(caller.group_id):
             instance, parts, bad = decode_log_parts(body)
             try:
-                receipts = self._parts.shipped_logs.take(instance, parts, Reporter(caller.group_id))
+                receipts = log_receipts(self._logs, instance, parts, caller.group_id)
             except LogStoreError:  # said already, to the operator
                 raise BusyError("the log store takes no lines now: send them again later") from None
         receipts += [LogReceipt(run_id=item.run_id, settled=True, message=item.error) for item in bad]

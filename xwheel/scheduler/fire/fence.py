@@ -12,7 +12,7 @@ from xwheel.model import Run, RunState
 from xwheel.model.reasons import RunReason
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.fire.limits import RunLimits
-from xwheel.scheduler.logs.fetch import ForeignLogs
+from xwheel.scheduler.observers import Noted, Observers
 from xwheel.scheduler.records import Batch, Routed, Shard
 from xwheel.storage import runs
 from xwheel.storage.database import changes
@@ -37,7 +37,7 @@ class Fence:
         lease: Our partitions.
         limits: Decides about runs of groups with a limit and of jobs that block for the whole cluster.
         run_ids: Source of run ids for the other shards.
-        logs: Notes which runs have a log that must be fetched.
+        observers: Write rows of plugins with what is sent.
         answer_ms: How long after the fence a send must have ended.
     """
 
@@ -47,7 +47,7 @@ class Fence:
         lease: Lease,
         limits: RunLimits,
         run_ids: RunIds,
-        logs: ForeignLogs,
+        observers: Observers,
         *,
         answer_ms: int,
     ) -> None:
@@ -55,7 +55,7 @@ class Fence:
         self._lease = lease
         self._limits = limits
         self._run_ids = run_ids
-        self._logs = logs
+        self._observers = observers
         self._answer_ms = answer_ms
 
     def pass_through(self, routed: Sequence[Routed], now_ms: int) -> Batch:
@@ -69,14 +69,16 @@ class Fence:
             return Batch()
         self._run_ids.ensure(sum(len(item.executors) - 1 for item in routed))
         written = Batch()
+        noted: Noted = ()
 
         def work(conn: Connection) -> Batch:
-            nonlocal written
+            nonlocal written, noted
             written = self._fence(conn, routed, now_ms)
+            noted = self._observers.record_dispatched(conn, now_ms, written.shards)
             return written
 
         try:
-            return self._db.transaction(work)
+            batch = self._db.transaction(work)
         except CommitUnknownError as error:
             kept = self._db.transaction(lambda conn: self._recall(conn, written))
             logger.warning(
@@ -86,7 +88,9 @@ class Fence:
                 "not committed and is done again" if kept is None else "committed",
                 error,
             )
-            return self._db.transaction(work) if kept is None else kept
+            batch = self._db.transaction(work) if kept is None else kept
+        self._observers.committed(noted)
+        return batch
 
     def _fence(self, conn: Connection, routed: Sequence[Routed], now_ms: int) -> Batch:
         epochs = self._lease.lock(conn)
@@ -132,7 +136,6 @@ class Fence:
         runs.update_fenced(conn, fenced, now_ms=now_ms, check_ms=check_ms)
         changes.note(conn, (changes.change(shard.run, RunState.DISPATCHING, now_ms) for shard in locked))
         runs.insert_runs(conn, [shard.run for shard in result.shards if shard.run.id not in planned])
-        self._logs.note(conn, result.shards, now_ms)
         return result
 
     def _recall(self, conn: Connection, written: Batch) -> Batch | None:

@@ -16,7 +16,7 @@ from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.upkeep.sweep import Sweeps
 from xwheel.storage import job_versions, retention
 from xwheel.storage.access import links, sessions
-from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.database.engine import LONG_MS, Connection, Database
 from xwheel.storage.reports import DAY_MS
 from xwheel.storage.retention import LEAST_DAYS, OldRun
 
@@ -60,7 +60,9 @@ class RetentionLoop:
         self.deleted_rows = 0
         self.swept_jobs = 0
         self._db = db
-        self._sweeps = Sweeps(db, lease, clock, self._sweep_all, interval_ms=interval_ms)
+        self._sweeps = Sweeps(
+            lambda: lease.may_act() and 0 in lease.epochs, clock, self._sweep_all, interval_ms=interval_ms
+        )
         self._run_days = run_days
         self._report_days = report_days
         self._job_versions = job_versions
@@ -71,7 +73,8 @@ class RetentionLoop:
 
     def step(self, now_ms: int) -> int:
         """Do one piece of a sweep if it is time; return how long to wait in milliseconds."""
-        return self._sweeps.step(now_ms)
+        with self._db.limited(statement_ms=LONG_MS):
+            return self._sweeps.step(now_ms)
 
     def _sweep_all(self, now_ms: int) -> Iterator[None]:
         before = (self.deleted_runs, self.deleted_rows, self.swept_jobs)

@@ -7,8 +7,6 @@ from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.runtime.loops import Rest
-from xwheel.scheduler.cluster.contract import Lease
-from xwheel.storage.database.engine import LONG_MS, Database
 
 LONGEST_NAP_MS: Final = 5000
 # deleting takes at most a fifth of the time, writers that wait included
@@ -22,8 +20,7 @@ class Sweeps:
     Nothing here needs the lease to be safe: two nodes that sweep at the same time find less to do.
 
     Args:
-        db: The database.
-        lease: Our partitions.
+        is_ours: Whether this node may sweep now.
         clock: Measures the work.
         sweep: Gives a sweep that begins at an instant; each of its items is one piece of work that was done.
         interval_ms: From the end of one sweep to the next.
@@ -31,15 +28,13 @@ class Sweeps:
 
     def __init__(
         self,
-        db: Database,
-        lease: Lease,
+        is_ours: Callable[[], bool],
         clock: Clock,
         sweep: Callable[[int], Iterator[None]],
         *,
         interval_ms: int,
     ) -> None:
-        self._db = db
-        self._lease = lease
+        self._is_ours = is_ours
         self._rest = Rest(clock, SWEEP_REST)
         self._begin = sweep
         self._interval_ms = interval_ms
@@ -48,7 +43,7 @@ class Sweeps:
 
     def step(self, now_ms: int) -> int:
         """Do one piece of a sweep if it is time; return how long to wait in milliseconds."""
-        if not (self._lease.may_act() and 0 in self._lease.epochs):
+        if not self._is_ours():
             self._sweep = None
             return LONGEST_NAP_MS
         left_ms = self._rest.left_ms()
@@ -56,8 +51,7 @@ class Sweeps:
             left_ms = max(left_ms, min(LONGEST_NAP_MS, self._sweep_at_ms - now_ms))
         if left_ms > 0:
             return left_ms
-        with self._db.limited(statement_ms=LONG_MS):
-            return self._rest.after(lambda: self._do_next(now_ms), SHORTEST_PAUSE_MS)
+        return self._rest.after(lambda: self._do_next(now_ms), SHORTEST_PAUSE_MS)
 
     def _do_next(self, now_ms: int) -> None:
         # a sweep that fails is over; the next one goes on behind the batch that failed

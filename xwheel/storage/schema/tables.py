@@ -280,28 +280,6 @@ run = Table(
     Index("ix_run_chain", "chain_id", "due_ms", sqlite_where=FOLLOWS, postgresql_where=FOLLOWS),
 )
 
-# logs in log stores; the lines themselves are there
-run_log = Table(
-    "run_log",
-    metadata,
-    # the run's
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
-    Column("job_id", BigInteger, nullable=False),
-    Column("partition", SmallInteger, nullable=False),
-    Column("created_ms", BigInteger, nullable=False),
-    # the name of the store
-    Column("store", String(64), nullable=False),
-    # whether all of it is in the store
-    Column("ended", Boolean, nullable=False),
-    # when its executor is asked for more of it; null if the executor ships it, and once all is there
-    Column("fetch_ms", BigInteger),
-    # when it may be deleted
-    Column("delete_ms", BigInteger, nullable=False),
-    Index("ix_run_log_fetch", "fetch_ms"),
-    Index("ix_run_log_delete", "delete_ms"),
-    Index("ix_run_log_job", "job_id", "created_ms"),
-)
-
 # every run at an executor has a time of its next check; a literal, since PostgreSQL's generic plans read the whole
 # table for a parameter
 IS_SENT = run.c.check_ms > literal_column("0")

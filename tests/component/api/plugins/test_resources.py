@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import falcon
@@ -14,7 +15,7 @@ from tests.component.api.conftest import TOKEN, Api, DeclaredAnswers
 from tests.component.api.plugins.test_routes import OWNER, viewer_of
 from tests.support.job_calls import Tenant
 from xwheel.api.app import build_management_app
-from xwheel.errors import NotFoundError, PluginError
+from xwheel.errors import ConfigError, NotFoundError, PluginError
 from xwheel.plugin import (
     CALLER,
     Need,
@@ -97,6 +98,36 @@ def test_the_group_of_a_plugins_object_decides_who_passes(api: Api) -> None:
     assert status("GET", "x") == 404
     assert status("DELETE", 3, TOKEN) == 204
     assert status("GET", 1, "wrong") == 401
+
+
+class Busy(Toys):
+    """Works along and serves nothing."""
+
+    def step(self, now_ms: int) -> int:
+        return 1000
+
+    def end(self) -> None:
+        pass
+
+
+def test_only_what_works_along_may_serve_nothing(api: Api) -> None:
+    for item, words in ((Busy(), ""), (Toys(), "resources toys: 0 paths; from 1 to 200 are allowed")):
+        registry = Registry("set of resources", {"toys": item}, {"toys": OWNER})
+        plugins = dataclasses.replace(api.parts.plugins, resources=registry)
+        parts = dataclasses.replace(api.parts, plugins=plugins)
+        with pytest.raises(PluginError, match=words) if words else nullcontext():
+            build_management_app(parts)
+
+
+def test_settings_that_do_not_fit_are_the_settings_fault(api: Api) -> None:
+    class Picky(Toys):
+        def resources(self, site: PluginSite) -> Sequence[ResourceRoute]:
+            raise ConfigError("toys.colour: there is no red")
+
+    registry = Registry("set of resources", {"toys": Picky()}, {"toys": OWNER})
+    plugins = dataclasses.replace(api.parts.plugins, resources=registry)
+    with pytest.raises(ConfigError, match=r"^toys\.colour: there is no red$"):
+        build_management_app(dataclasses.replace(api.parts, plugins=plugins))
 
 
 def test_the_document_describes_them(api: Api) -> None:

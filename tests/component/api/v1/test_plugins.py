@@ -7,14 +7,10 @@ from dataclasses import replace
 
 import falcon
 import falcon.testing
-import pytest
-from xwheel_devtools.testing import sample_log_key
 
 from tests.component.api.conftest import TOKEN, Api
-from tests.support.log_stores import MemoryStore, fails, stores_of
 from tests.support.rows import NOW
 from xwheel.api.app import build_management_app
-from xwheel.errors import LogStoreError
 from xwheel.plugin import CALLER, Operation, PartHealth, PluginSite, ResourceRoute
 from xwheel.plugin.discovery import PluginInfo, PluginOrigin
 from xwheel.plugin.registries import Registry
@@ -55,6 +51,10 @@ class Reporting:
         return self._health()
 
 
+def fails() -> Sequence[PartHealth]:
+    raise OSError("no space left on device")
+
+
 def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -> None:
     installed = [
         info("chat", alarm_channel=["chat", "pager"], router=["NEAREST"]),
@@ -62,12 +62,6 @@ def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -
         info("other", enabled=False),
         info("stores", log_store=["memory", "spare"]),
     ]
-    store = MemoryStore()
-    store.trouble = fails
-    stores = stores_of(store, MemoryStore("spare"))
-    assert stores.chosen is not None
-    with pytest.raises(LogStoreError):
-        stores.chosen.find(sample_log_key())
     told = PartHealth(
         kind="alarm channel",
         name="chat",
@@ -78,13 +72,24 @@ def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -
         last_ms=NOW,
         last_answer="HTTP 500",
     )
+    kept = PartHealth(
+        kind="log store",
+        name="memory",
+        ok=False,
+        failures=1,
+        last_answer="log store memory failed: OSError: no space left on device",
+    )
     resources = Registry(
         "set of resources",
-        {"alarm": Reporting("alarm", lambda: [told]), "bad": Reporting("bad", fails)},
-        {"alarm": "one", "bad": "another"},
+        {
+            "alarm": Reporting("alarm", lambda: [told]),
+            "bad": Reporting("bad", fails),
+            "logs": Reporting("logs", lambda: [kept]),
+        },
+        {"alarm": "one", "bad": "another", "logs": "a third"},
     )
     plugins = replace(api.parts.plugins, installed=installed, resources=resources)
-    parts = replace(api.parts, plugins=plugins, log_stores=stores)
+    parts = replace(api.parts, plugins=plugins)
     api.asked.listeners = [
         ListenerHealth(
             name="audit",

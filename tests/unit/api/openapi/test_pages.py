@@ -59,7 +59,6 @@ def table_of(kind: type[messages.Input]) -> list[str]:
         messages.JobQuery,
         messages.RunQuery,
         messages.LogQuery,
-        messages.LogSearch,
         messages.PreviewQuery,
         messages.CalendarQuery,
         messages.NamePath,

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from xwheel.errors import LogStoreError, WireError
+from sqlalchemy import Connection
+from xwheel.errors import LogStoreError
 from xwheel.model import FINAL_STATES, RunState
-from xwheel.plugin.contracts import LogChunk, LogKey
-from xwheel.scheduler.cluster.contract import Lease
-from xwheel.scheduler.executors.calls import Answered, ExecutorClient
-from xwheel.scheduler.executors.registry import ExecutorRegistry
-from xwheel.scheduler.logs.stores import CheckedStore, LogStores
-from xwheel.scheduler.records import Shard
-from xwheel.storage import run_logs
-from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.run_logs import OpenLog, RunLogRow
-from xwheel.wire import codec, contract
-from xwheel.wire.messages import LogData, LogRequest
+from xwheel.plugin import (
+    LogAnswer,
+    LogChunk,
+    LogData,
+    LogKey,
+    LogQuestions,
+    PluginDatabase,
+    PluginPartitions,
+)
+from xwheel.wire.contract import TEXTS_NO_LOG
+
+from xwheel_run_logs import storage
+from xwheel_run_logs.storage import OpenLog
+from xwheel_run_logs.stores import CheckedStore, LogStores
 
 logger = logging.getLogger(__name__)
 
 IN_FLIGHT: Final = 32
 PER_ADDRESS: Final = 4
-FIRST_MS: Final = 2000
-"""From the send to the first question: most runs are over then, and one question is enough."""
-
 LONGEST_MS: Final = 60_000
 AGE_SHARE: Final = 10
 """A run that is open for long is asked less often: after a tenth of its age."""
@@ -50,43 +51,8 @@ MOST_CHARACTERS: Final = 512 * 1024
 NEVER_SENT: Final = frozenset({RunState.SKIPPED, RunState.CANCELLED, RunState.REFUSED})
 
 
-class ForeignLogs:
-    """Notes, in the transaction of the fence, which runs have a log that must be fetched.
-
-    Args:
-        stores: Where logs go.
-        is_on: Whether logs are fetched at all.
-    """
-
-    def __init__(self, stores: LogStores, *, is_on: bool) -> None:
-        self._stores = stores
-        self._store = stores.chosen if is_on else None
-
-    def note(self, conn: Connection, shards: Sequence[Shard], now_ms: int) -> None:
-        """Write rows for the runs that go to executors of other makes."""
-        if self._store is None:
-            return
-        run_logs.add_logs(
-            conn,
-            [
-                RunLogRow(
-                    id=shard.run.id,
-                    job_id=shard.run.job_id,
-                    partition=shard.run.partition,
-                    created_ms=shard.run.created_ms,
-                    store=self._store.name,
-                    ended=False,
-                    fetch_ms=now_ms + FIRST_MS,
-                    delete_ms=self._stores.delete_ms(shard.run.created_ms, shard.job.log_retention_days),
-                )
-                for shard in shards
-                if not shard.executor.instance
-            ],
-        )
-
-
 class _Asked(NamedTuple):
-    """A question that is on its way; also the key under which its answer comes."""
+    """A question that is on its way."""
 
     log: OpenLog
     from_line: int
@@ -122,27 +88,24 @@ class LogFetcher:
 
     Args:
         db: The database.
-        lease: Our partitions.
-        registry: Live executors, which alone are asked.
-        calls: Puts the questions.
+        partitions: Those of this node.
+        questions: Puts the questions, to live executors alone.
         stores: Where logs go.
         interval_ms: How often an open run is asked, at most.
     """
 
     def __init__(
         self,
-        db: Database,
-        lease: Lease,
-        registry: ExecutorRegistry,
-        calls: ExecutorClient,
+        db: PluginDatabase,
+        partitions: PluginPartitions,
+        questions: LogQuestions,
         stores: LogStores,
         *,
         interval_ms: int,
     ) -> None:
         self._db = db
-        self._lease = lease
-        self._registry = registry
-        self._calls = calls
+        self._partitions = partitions
+        self._questions = questions
         self._stores = stores
         self._interval_ms = interval_ms
         self._asked: dict[int, _Asked] = {}
@@ -154,33 +117,28 @@ class LogFetcher:
 
     def step(self, now_ms: int) -> int:
         """Put questions and keep what came back; return how long to wait in milliseconds."""
-        if not self._lease.may_act():
+        held = self._partitions.held()
+        if not held:
             return PAUSE_MS
         found = _Round({}, [], [])
         if now_ms >= self._next_ms and len(self._asked) < IN_FLIGHT:
             self._next_ms = now_ms + PAUSE_MS
-            if self._ask_all(now_ms, found):
+            if self._ask_all(held, now_ms, found):
                 self._next_ms = now_ms  # others may wait for their turn
-        pieces = self._read(self._calls.poll(POLL_MS if self._asked else 0), now_ms, found)
+        pieces = self._read(self._questions.poll(POLL_MS if self._asked else 0), now_ms, found)
         ended = self._keep(pieces, now_ms, found)
         self._write(ended, found)
         return 0 if self._asked else max(0, self._next_ms - now_ms)
 
-    def wake(self) -> None:
-        """End a wait for answers."""
-        self._calls.wake()
-
     def close(self) -> None:
         """Close all connections."""
-        self._calls.close()
+        self._questions.close()
 
-    def _ask_all(self, now_ms: int, found: _Round) -> bool:
+    def _ask_all(self, held: Collection[int], now_ms: int, found: _Round) -> bool:
         """Put questions about logs that are due; return whether any was put."""
         with self._db.read() as conn:
             busy = [address for address, count in self._per_address.items() if count >= PER_ADDRESS]
-            due = run_logs.list_due(
-                conn, self._lease.epochs, now_ms, 4 * IN_FLIGHT, asked=self._asked, busy=busy
-            )
+            due = storage.list_due(conn, held, now_ms, 4 * IN_FLIGHT, asked=self._asked, busy=busy)
         asks = 0
         for log in due:
             if log.state in NEVER_SENT:
@@ -192,19 +150,13 @@ class LogFetcher:
         return bool(asks)
 
     def _ask(self, log: OpenLog, now_ms: int, found: _Round) -> bool:
-        # the process that listens there gets a token, so it must be an executor that is registered now
-        live = self._registry.live(log.group_id, now_ms)
-        executor = next((one for one in live if one.address == log.address), None)
-        if executor is None:
-            self._put_off(log, now_ms, "no live executor", found)
-            return False
         line = self._line(log, now_ms, found)
         if line is None:
             return False
-        request = LogRequest(run_id=log.id, created_ms=log.created_ms, from_line=line)
-        asked = _Asked(log, line)
-        self._calls.ask(asked, executor, contract.LOG, codec.encode_log_request(request))
-        self._asked[log.id] = asked
+        if not self._questions.ask(log.group_id, log.address, log.id, log.created_ms, line):
+            self._put_off(log, now_ms, "no live executor", found)
+            return False
+        self._asked[log.id] = _Asked(log, line)
         self._per_address[log.address] += 1
         return True
 
@@ -226,27 +178,19 @@ class LogFetcher:
             self._remember(log.id, line)
         return line
 
-    def _read(self, answers: Iterable[Answered], now_ms: int, found: _Round) -> list[_Piece]:
+    def _read(self, answers: Iterable[LogAnswer], now_ms: int, found: _Round) -> list[_Piece]:
         pieces: list[_Piece] = []
         for answer in answers:
-            asked = answer.key
-            assert isinstance(asked, _Asked)  # noqa: S101 - we made it
+            asked = self._asked.pop(answer.run_id)
             log = asked.log
-            self._asked.pop(log.id, None)
             self._per_address[log.address] -= 1
             if not self._per_address[log.address]:
                 del self._per_address[log.address]
-            response = answer.response
-            if response is None or not response.ok:
-                self._put_off(log, now_ms, answer.error if response is None else response.message, found)
-                continue
-            try:
-                data = codec.read_log_data(response.data)
-            except WireError as error:
-                self._put_off(log, now_ms, str(error), found)
+            if answer.data is None:
+                self._put_off(log, now_ms, answer.error, found)
                 continue
             self._failing.pop(log.id, None)
-            pieces.append(_Piece(log, self._chunk(asked, data)))
+            pieces.append(_Piece(log, self._chunk(asked, answer.data)))
         return pieces
 
     def _chunk(self, asked: _Asked, data: LogData) -> LogChunk:
@@ -331,9 +275,9 @@ class LogFetcher:
             return
 
         def write(conn: Connection) -> None:
-            run_logs.end_logs(conn, ended)
-            run_logs.put_off(conn, [*found.later.items(), *never.items()])
-            run_logs.delete_logs(conn, found.gone)
+            storage.end_logs(conn, ended)
+            storage.put_off(conn, [*found.later.items(), *never.items()])
+            storage.delete_logs(conn, found.gone)
 
         self._db.transaction(write)
         for run_id in (*ended, *never, *found.gone):
@@ -360,7 +304,7 @@ def usable_lines(from_line: int, data: LogData, *, is_final: bool) -> str:
         data: The answer.
         is_final: Whether the run is over; before, the last line may not be whole.
     """
-    if not data.content or data.content in contract.TEXTS_NO_LOG or data.from_line != from_line:
+    if not data.content or data.content in TEXTS_NO_LOG or data.from_line != from_line:
         return ""
     if data.to_line < from_line:
         return ""

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from xwheel.errors import DuplicateError
-from xwheel.plugin.contracts import LogChunk, LogKey
-from xwheel.scheduler.logs.stores import CheckedStore, LogStores
-from xwheel.scheduler.records import Reporter
-from xwheel.storage import run_logs
-from xwheel.storage.database.engine import Database
+from xwheel.plugin import LogChunk, LogKey, LogPart, LogReceipt, PluginDatabase
 from xwheel.storage.database.rows import chunks
-from xwheel.storage.run_logs import LogOwner, RunLogRow
-from xwheel.wire.messages import LogPart, LogReceipt
+
+from xwheel_run_logs import storage
+from xwheel_run_logs.storage import LogOwner, RunLogRow
+from xwheel_run_logs.stores import CheckedStore, LogStores
 
 TRIES: Final = 3
 MAX_PARTS: Final = 500
@@ -34,7 +32,7 @@ class ShippedLogs:
         stores: Where logs go.
     """
 
-    def __init__(self, db: Database, stores: LogStores) -> None:
+    def __init__(self, db: PluginDatabase, stores: LogStores) -> None:
         self._db = db
         self._stores = stores
 
@@ -43,30 +41,30 @@ class ShippedLogs:
         """Whether there is a store, so that executors shall ship."""
         return self._stores.chosen is not None
 
-    def take(self, instance: str, parts: Sequence[LogPart], reporter: Reporter) -> list[LogReceipt]:
+    def take(self, instance: str, parts: Sequence[LogPart], group_id: int | None) -> list[LogReceipt]:
         """Keep parts of logs; return for each run how far its log is there.
 
         Args:
             instance: The executor instance that sends them.
             parts: Those of one run in their order; one without lines asks how far its log is.
-            reporter: Whose secret came with them.
+            group_id: The group whose secret came with them; None for the token that all executors share.
 
         Raises:
             LogStoreError: The store failed; all is to be sent again later.
         """
         receipts: dict[int, LogReceipt] = {}
         for some in chunks(parts, MAX_PARTS):
-            receipts |= self._take(instance, some, reporter)
+            receipts |= self._take(instance, some, group_id)
         return list(receipts.values())
 
-    def _take(self, instance: str, parts: Sequence[LogPart], reporter: Reporter) -> dict[int, LogReceipt]:
+    def _take(self, instance: str, parts: Sequence[LogPart], group_id: int | None) -> dict[int, LogReceipt]:
         with self._db.read() as conn:
-            owners = run_logs.find_owners(conn, {part.run_id for part in parts})
+            owners = storage.find_owners(conn, {part.run_id for part in parts})
         receipts: dict[int, LogReceipt] = {}
         wanted: list[tuple[LogPart, LogOwner]] = []
         for part in parts:
             owner = owners.get(part.run_id)
-            why = _refusal(part, owner, instance, reporter)
+            why = _refusal(part, owner, instance, group_id)
             if why or owner is None or owner.ended:
                 receipts[part.run_id] = LogReceipt(run_id=part.run_id, settled=True, message=why)
             else:
@@ -115,12 +113,12 @@ class ShippedLogs:
             if is_over:
                 ended.append(chunk.key.run_id)
         if ended:
-            self._db.transaction(lambda conn: run_logs.end_logs(conn, ended))
+            self._db.transaction(lambda conn: storage.end_logs(conn, ended))
         return receipts
 
     def _begin(self, store: CheckedStore, owners: Sequence[LogOwner]) -> None:
         """Write that these runs have a log in the store."""
-        rows = [
+        begun = [
             RunLogRow(
                 id=owner.id,
                 job_id=owner.job_id,
@@ -133,9 +131,9 @@ class ShippedLogs:
             )
             for owner in owners
         ]
-        for left in range(TRIES if rows else 0, 0, -1):
+        for left in range(TRIES if begun else 0, 0, -1):
             try:
-                self._db.transaction(lambda conn: run_logs.add_logs(conn, rows))
+                self._db.transaction(lambda conn: storage.add_logs(conn, begun))
             except DuplicateError:  # another node got the same lines at the same time
                 if left == 1:
                     raise
@@ -143,13 +141,13 @@ class ShippedLogs:
                 return
 
 
-def _refusal(part: LogPart, owner: LogOwner | None, instance: str, reporter: Reporter) -> str:
+def _refusal(part: LogPart, owner: LogOwner | None, instance: str, group_id: int | None) -> str:
     """Return why lines of a run are not taken from who sends them, or an empty text."""
     if owner is None or owner.created_ms != part.created_ms:
         return "no run has this id and time"
     if not instance or owner.instance != instance:
         return "the run is another executor's"
-    if reporter.group_id is not None and reporter.group_id != owner.group_id:
+    if group_id is not None and group_id != owner.group_id:
         return "the run is another group's"
     return ""
 

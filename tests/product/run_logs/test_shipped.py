@@ -5,23 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from xwheel_run_logs import storage
+from xwheel_run_logs.shipped import ShippedLogs
+from xwheel_run_logs.storage import FOR_EVER, RunLogRow
 
-from tests.support.log_stores import MemoryStore, fails
-from tests.support.node import HandNode
+from tests.product.run_logs.node import LogNode
+from tests.product.run_logs.stores import MemoryStore, fails
 from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.errors import DuplicateError, LogStoreError
 from xwheel.model import Run
 from xwheel.plugin import LogKey
-from xwheel.scheduler.logs.shipped import ShippedLogs
-from xwheel.scheduler.records import Reporter
-from xwheel.storage import run_logs
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.reports import DAY_MS
-from xwheel.storage.run_logs import FOR_EVER, RunLogRow
 from xwheel.wire.messages import LogPart, LogReceipt
 
-SHARED = Reporter(None)
+SHARED = None
 INSTANCE = "instance-1"
 
 
@@ -31,14 +30,14 @@ def store() -> MemoryStore:
 
 
 @pytest.fixture
-def node(db: Database, store: MemoryStore) -> HandNode:
-    node = HandNode(db, ManualClock(NOW), stores=[store, MemoryStore("other")], run_logs={"store": "memory"})
+def node(db: Database, store: MemoryStore) -> LogNode:
+    node = LogNode(db, ManualClock(NOW), stores=[store, MemoryStore("other")], run_logs={"store": "memory"})
     node.group()
     node.register("http://127.0.0.1:9001")
     return node
 
 
-def sent(node: HandNode, **fields: Any) -> Run:
+def sent(node: LogNode, **fields: Any) -> Run:
     """Return a run that is at the executor."""
     job = node.job(enabled=False, **fields)
     run_id = node.scheduler.management.run_now.run(job.id).id
@@ -55,17 +54,17 @@ def part(run: Run, from_line: int, content: str, *, is_end: bool = False) -> Log
 
 
 def ship(
-    node: HandNode, *parts: LogPart, instance: str = INSTANCE, reporter: Reporter = SHARED
+    node: LogNode, *parts: LogPart, instance: str = INSTANCE, group_id: int | None = SHARED
 ) -> list[LogReceipt]:
-    return node.scheduler.management.shipped_logs.take(instance, parts, reporter)
+    return list(node.kept.take_logs(instance, parts, group_id))
 
 
-def row_of(node: HandNode, run: Run) -> RunLogRow | None:
+def row_of(node: LogNode, run: Run) -> RunLogRow | None:
     with node.db.read() as conn:
-        return run_logs.find_log(conn, run.id)
+        return storage.find_log(conn, run.id)
 
 
-def test_lines_are_kept_and_the_log_has_a_row(node: HandNode, store: MemoryStore) -> None:
+def test_lines_are_kept_and_the_log_has_a_row(node: LogNode, store: MemoryStore) -> None:
     run = sent(node)
     assert ship(node, part(run, 1, "a\nb\n")) == [LogReceipt(run_id=run.id, next_line=3)]
     assert row_of(node, run) == RunLogRow(
@@ -80,7 +79,7 @@ def test_lines_are_kept_and_the_log_has_a_row(node: HandNode, store: MemoryStore
     assert store.logs == {LogKey(run.id, run.created_ms): ["a", "b", "c"]}
 
 
-def test_a_gap_and_a_repetition_are_answered_with_the_line_that_is_missing(node: HandNode) -> None:
+def test_a_gap_and_a_repetition_are_answered_with_the_line_that_is_missing(node: LogNode) -> None:
     run = sent(node)
     assert ship(node, part(run, 5, "e\n", is_end=True)) == [LogReceipt(run_id=run.id, next_line=1)]
     for _ in range(2):
@@ -90,7 +89,7 @@ def test_a_gap_and_a_repetition_are_answered_with_the_line_that_is_missing(node:
     assert not row.ended
 
 
-def test_an_executor_that_lost_lines_ends_its_log_with_those_that_are_there(node: HandNode) -> None:
+def test_an_executor_that_lost_lines_ends_its_log_with_those_that_are_there(node: LogNode) -> None:
     run = sent(node)
     ship(node, part(run, 1, "a\nb\nc\n"))
     assert ship(node, part(run, 1, "a\n", is_end=True)) == [
@@ -101,7 +100,7 @@ def test_an_executor_that_lost_lines_ends_its_log_with_those_that_are_there(node
     assert row.ended
 
 
-def test_a_question_is_answered_without_lines(node: HandNode, store: MemoryStore) -> None:
+def test_a_question_is_answered_without_lines(node: LogNode, store: MemoryStore) -> None:
     first, second, third = (sent(node, name=name) for name in ("first", "second", "third"))
     ship(node, part(first, 1, "a\nb\n"), part(second, 1, "a\n", is_end=True))
     appended = len(store.appended)
@@ -117,7 +116,7 @@ def test_a_question_is_answered_without_lines(node: HandNode, store: MemoryStore
 
 
 def test_an_end_whose_row_was_not_written_is_written_when_it_is_asked_for(
-    node: HandNode, store: MemoryStore
+    node: LogNode, store: MemoryStore
 ) -> None:
     run = sent(node)
     ship(node, part(run, 1, "a\n"))
@@ -129,7 +128,7 @@ def test_an_end_whose_row_was_not_written_is_written_when_it_is_asked_for(
 
 
 def test_a_log_is_taken_from_nobody_but_the_executor_that_has_the_run(
-    node: HandNode, store: MemoryStore
+    node: LogNode, store: MemoryStore
 ) -> None:
     run = sent(node)
     line = part(run, 1, "a\n")
@@ -138,7 +137,7 @@ def test_a_log_is_taken_from_nobody_but_the_executor_that_has_the_run(
     refused = [
         ship(node, line, instance="instance-2"),
         ship(node, line, instance=""),
-        ship(node, line, reporter=Reporter(run.group_id + 1)),
+        ship(node, line, group_id=run.group_id + 1),
         ship(node, other_time),
         ship(node, unknown),
     ]
@@ -151,10 +150,10 @@ def test_a_log_is_taken_from_nobody_but_the_executor_that_has_the_run(
     ]
     assert not store.appended
     assert row_of(node, run) is None
-    assert ship(node, line, reporter=Reporter(run.group_id)) == [LogReceipt(run_id=run.id, next_line=2)]
+    assert ship(node, line, group_id=run.group_id) == [LogReceipt(run_id=run.id, next_line=2)]
 
 
-def test_a_planned_run_has_no_log(node: HandNode, store: MemoryStore) -> None:
+def test_a_planned_run_has_no_log(node: LogNode, store: MemoryStore) -> None:
     job = node.job(enabled=False)
     run = node.scheduler.management.run_now.run(job.id)
     (receipt,) = ship(node, part(run, 1, "a\n"))
@@ -163,7 +162,7 @@ def test_a_planned_run_has_no_log(node: HandNode, store: MemoryStore) -> None:
 
 
 def test_a_store_that_fails_leaves_a_row_that_finds_what_it_may_have(
-    node: HandNode, store: MemoryStore
+    node: LogNode, store: MemoryStore
 ) -> None:
     run = sent(node)
     store.trouble = fails
@@ -178,13 +177,13 @@ def test_a_store_that_fails_leaves_a_row_that_finds_what_it_may_have(
     ]
 
 
-def test_a_log_that_began_in_another_store_goes_on_there(node: HandNode, store: MemoryStore) -> None:
+def test_a_log_that_began_in_another_store_goes_on_there(node: LogNode, store: MemoryStore) -> None:
     run, lost = sent(node, name="first"), sent(node, name="second")
     for which, name in ((run, "other"), (lost, "gone")):
         row = RunLogRow(
             which.id, which.job_id, which.partition, which.created_ms, name, False, None, FOR_EVER
         )
-        node.db.transaction(lambda conn, row=row: run_logs.add_logs(conn, [row]))  # type: ignore[misc]
+        node.db.transaction(lambda conn, row=row: storage.add_logs(conn, [row]))  # type: ignore[misc]
     receipts = ship(node, part(run, 1, "a\n"), part(lost, 1, "a\n"))
     assert receipts == [
         LogReceipt(run_id=run.id, next_line=2),
@@ -198,11 +197,11 @@ def test_a_log_that_began_in_another_store_goes_on_there(node: HandNode, store: 
 
 
 def test_two_nodes_that_get_the_same_lines_at_once(
-    node: HandNode, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    node: LogNode, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = sent(node)
-    other = ShippedLogs(node.db, node.scheduler.core.log_stores)
-    insert = run_logs.add_logs
+    other = ShippedLogs(node.db, node.kept.stores)
+    insert = storage.add_logs
     tries: list[int] = []
 
     def add(conn: Connection, rows: list[RunLogRow]) -> None:
@@ -211,14 +210,14 @@ def test_two_nodes_that_get_the_same_lines_at_once(
             raise DuplicateError("one of 1 logs exists by now")
         insert(conn, rows)
 
-    monkeypatch.setattr(run_logs, "add_logs", add)
+    monkeypatch.setattr(storage, "add_logs", add)
     assert ship(node, part(run, 1, "a\n")) == [LogReceipt(run_id=run.id, next_line=2)]
     assert len(tries) == 2
     assert other.take(INSTANCE, [part(run, 1, "a\nb\n")], SHARED) == [LogReceipt(run_id=run.id, next_line=3)]
     assert store.logs[LogKey(run.id, run.created_ms)] == ["a", "b"]
 
 
-def test_a_job_may_keep_its_logs_for_another_time(node: HandNode) -> None:
+def test_a_job_may_keep_its_logs_for_another_time(node: LogNode) -> None:
     run = sent(node, log_retention_days=3)
     ship(node, part(run, 1, "a\n"))
     row = row_of(node, run)
@@ -227,5 +226,5 @@ def test_a_job_may_keep_its_logs_for_another_time(node: HandNode) -> None:
 
 
 def test_without_a_store_nothing_is_wanted(db: Database) -> None:
-    node = HandNode(db, ManualClock(NOW))
-    assert not node.scheduler.management.shipped_logs.is_wanted
+    node = LogNode(db, ManualClock(NOW))
+    assert not node.kept.wants_logs()

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from xwheel_run_logs import reading
+from xwheel_run_logs.reading import LogReader, Match, Matches
 
-from tests.support.log_stores import MemoryStore, fails, stores_of
-from tests.support.node import HandNode
+from tests.product.run_logs.node import LogNode
+from tests.product.run_logs.stores import MemoryStore, fails, stores_of
 from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.errors import ExecutorUnreachableError, LogStoreError
 from xwheel.model import Run, RunState
-from xwheel.plugin import LogKey
-from xwheel.scheduler.logs import reading
-from xwheel.scheduler.logs.reading import ExecutorLogs, LogReader, LogText, Match, Matches
-from xwheel.scheduler.records import Reporter
+from xwheel.plugin import LogKey, LogText
+from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
 from xwheel.wire.contract import TEXT_NO_LOG
@@ -28,7 +28,7 @@ NOTE = f"the store has no more, and the executor at {ADDRESS} cannot be asked"
 class Executors(ExecutorLogs):
     """Executors whose logs are lists."""
 
-    def __init__(self, node: HandNode) -> None:
+    def __init__(self, node: LogNode) -> None:
         core = node.scheduler.core
         super().__init__(core.registry, core.clock.now_ms, timeout_s=1, networks=core.networks)
         self.lines: list[str] | None = []
@@ -51,7 +51,7 @@ class Site:
 
     def __init__(self, db: Database) -> None:
         self.store = MemoryStore()
-        self.node = HandNode(db, ManualClock(NOW), stores=[self.store], run_logs={"store": "memory"})
+        self.node = LogNode(db, ManualClock(NOW), stores=[self.store], run_logs={"store": "memory"})
         self.node.group()
         self.node.register(ADDRESS)
         job = self.node.job(enabled=False)
@@ -59,7 +59,7 @@ class Site:
         self.node.run_for(300)
         self.node.answer()
         self.executors = Executors(self.node)
-        self.reader = LogReader(db, self.node.scheduler.core.log_stores, self.executors)
+        self.reader = LogReader(db, self.node.kept.stores, self.executors)
 
     @property
     def run(self) -> Run:
@@ -72,7 +72,7 @@ class Site:
         part = LogPart(
             run_id=run.id, created_ms=run.created_ms, from_line=first, content=content, is_end=is_end
         )
-        self.node.scheduler.management.shipped_logs.take("instance-1", [part], Reporter(None))
+        self.node.kept.take_logs("instance-1", [part], None)
 
     def read(self, from_line: int = 1) -> LogText:
         return self.reader.read(self.run, from_line)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from xwheel_devtools.testing import NodeSite, wait_until
 
-from tests.support.log_stores import MemoryStore
+from tests.product.run_logs.stores import MemoryStore
 from xwheel.executor import JobContext, job
 from xwheel.plugin import LogChunk, LogEnd, LogKey, LogStore, hookimpl
 

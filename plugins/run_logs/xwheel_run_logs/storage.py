@@ -11,12 +11,13 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
-
 from xwheel.errors import DuplicateError
 from xwheel.model import RunState
 from xwheel.storage.database.bulk import ById, any_of, insert_many, update_many
 from xwheel.storage.reports import DAY_MS
-from xwheel.storage.schema.tables import job, run, run_log
+from xwheel.storage.schema.tables import job, run
+
+from xwheel_run_logs.tables import run_log
 
 FOR_EVER: Final = 2**62
 """``delete_ms`` of a log that is kept as long as its run."""
@@ -125,6 +126,11 @@ _DUE: Final = (
 )
 
 
+def delete_ms(created_ms: int, days: int) -> int:
+    """Return when a log may be deleted whose run was made at an instant, if logs are kept for days; 0 for ever."""
+    return created_ms + days * DAY_MS if days else FOR_EVER
+
+
 def find_owners(conn: Connection, ids: Collection[int]) -> dict[int, LogOwner]:
     """Return runs by id, with what is known of their logs; unknown ids are missing."""
     statement, values = _OWNERS(conn, sorted(ids))
@@ -195,6 +201,17 @@ def let_go(conn: Connection, ids: Iterable[int]) -> None:
         conn.execute(
             update(run_log).where(any_of(conn, run_log.c.id, wanted)).values(delete_ms=0, fetch_ms=None)
         )
+
+
+def find_left(conn: Connection, after_id: int, limit: int) -> tuple[list[int], int | None]:
+    """Return which of a page of all logs have no run any more, and after which id the next page begins.
+
+    Logs that may be deleted by now are among them.
+    """
+    query = select(run_log.c.id).where(run_log.c.id > after_id).order_by(run_log.c.id).limit(limit)
+    ids = list(conn.execute(query).scalars())
+    there = set(conn.execute(select(run.c.id).where(any_of(conn, run.c.id, ids))).scalars()) if ids else set()
+    return [number for number in ids if number not in there], ids[-1] if len(ids) == limit else None
 
 
 class OldLog(NamedTuple):

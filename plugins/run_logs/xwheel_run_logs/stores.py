@@ -10,11 +10,10 @@ from xwheel.clock import Clock
 from xwheel.config.sections import RunLogsSection
 from xwheel.errors import ConfigError, LogStoreError, PluginError
 from xwheel.plugin.contracts import ChecksSetup, LogChunk, LogEnd, LogKey, LogStore
-from xwheel.plugin.registries import Registry
 from xwheel.plugin.validation import guarded
 from xwheel.runtime.foreign import CountedCalls, PluginThreads
-from xwheel.storage.reports import DAY_MS
-from xwheel.storage.run_logs import FOR_EVER
+
+from xwheel_run_logs import storage
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +109,7 @@ class LogStores:
         ConfigError: The settings name a store that is not there, or whose options do not do.
     """
 
-    def __init__(self, stores: Registry[LogStore], settings: RunLogsSection, clock: Clock) -> None:
+    def __init__(self, stores: Mapping[str, LogStore], settings: RunLogsSection, clock: Clock) -> None:
         threads = PluginThreads(settings.call_timeout_s)
         self._all: Mapping[str, CheckedStore] = {
             name: CheckedStore(name, store, threads, clock) for name, store in stores.items()
@@ -137,8 +136,7 @@ class LogStores:
             created_ms: When its run was made.
             own_days: How long its job keeps logs; 0 for the setting.
         """
-        days = own_days or self.default_days
-        return created_ms + days * DAY_MS if days else FOR_EVER
+        return storage.delete_ms(created_ms, own_days or self.default_days)
 
 
 def _check_setup(name: str, store: ChecksSetup) -> None:

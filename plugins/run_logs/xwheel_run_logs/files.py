@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import Field
-
 from xwheel.config import Config
 from xwheel.errors import ConfigError
 from xwheel.plugin import LogChunk, LogEnd, LogKey, LogStore, PluginOptions, hookimpl

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 from xwheel_devtools.testing import sample_log_chunk
+from xwheel_run_logs import storage
+from xwheel_run_logs.storage import RunLogRow
 
-from tests.support.log_stores import MemoryStore, fails
-from tests.support.node import HandNode
+from tests.product.run_logs.node import LogNode
+from tests.product.run_logs.stores import MemoryStore, fails
 from tests.support.rows import NOW, make_run
 from xwheel.clock import ManualClock
 from xwheel.model import RunState
 from xwheel.plugin import LogKey
-from xwheel.storage import run_logs, runs
+from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
 from xwheel.storage.reports import DAY_MS
-from xwheel.storage.run_logs import RunLogRow
 
 OLD = NOW - 10 * DAY_MS
 SETTINGS = {
@@ -29,7 +30,7 @@ class Site:
     def __init__(self, db: Database) -> None:
         self.clock = ManualClock(NOW)
         self.store = MemoryStore()
-        self.node = HandNode(db, self.clock, stores=[self.store], **SETTINGS)
+        self.node = LogNode(db, self.clock, stores=[self.store], **SETTINGS)
         self.node.group()
         self.job = self.node.job(enabled=False)
         self._ids = 0
@@ -44,7 +45,7 @@ class Site:
         """Make a log as it is when it begins, with its run, which succeeded."""
         self._ids += 1
         job = self.job if job_id is None else self.node.load(job_id)
-        stores = self.node.scheduler.core.log_stores
+        stores = self.node.kept.stores
         run = make_run(
             self._ids,
             job_id=job.id,
@@ -65,19 +66,19 @@ class Site:
             stores.delete_ms(created_ms, job.log_retention_days),
         )
         self.node.db.transaction(lambda conn: runs.insert_runs(conn, [run]))
-        self.node.db.transaction(lambda conn: run_logs.add_logs(conn, [row]))
+        self.node.db.transaction(lambda conn: storage.add_logs(conn, [row]))
         self.store.append([sample_log_chunk(LogKey(run.id, created_ms), 1, ["line"])])
         return run.id
 
     def sweep(self) -> None:
         for _ in range(20):
-            self.clock.advance(max(1, self.node.scheduler.logs.expiry.step(self.clock.now_ms())))
+            self.clock.advance(max(1, self.node.expiring.step(self.clock.now_ms())))
             self.node.keep_lease()
 
     def kept(self) -> set[int]:
         """Return the runs with a row, which are those with lines."""
         with self.node.db.read() as conn:
-            rows = {number for number in range(1, self._ids + 1) if run_logs.find_log(conn, number)}
+            rows = {number for number in range(1, self._ids + 1) if storage.find_log(conn, number)}
         assert rows == {key.run_id for key in self.store.logs}
         return rows
 
@@ -112,7 +113,7 @@ def test_a_job_that_keeps_its_logs_longer_than_it_did_keeps_those_that_are_there
     site.sweep()
     assert site.kept() == {log}
     with site.node.db.read() as conn:
-        row = run_logs.find_log(conn, log)
+        row = storage.find_log(conn, log)
     assert row is not None
     assert row.delete_ms == OLD + 12 * DAY_MS  # and not read again until then
     site.clock.advance(3 * DAY_MS)
@@ -178,5 +179,5 @@ def test_a_node_without_the_first_partition_deletes_nothing(site: Site) -> None:
     site.node.crash()
     site.clock.advance(60_000)
     for _ in range(20):
-        site.clock.advance(max(1, site.node.scheduler.logs.expiry.step(site.clock.now_ms())))
+        site.clock.advance(max(1, site.node.expiring.step(site.clock.now_ms())))
     assert site.kept() == {log}

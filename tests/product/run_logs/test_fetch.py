@@ -6,19 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from xwheel_run_logs import storage
+from xwheel_run_logs.dispatched import FIRST_MS
+from xwheel_run_logs.fetch import GIVE_UP_MS, LONGEST_MS, usable_lines
+from xwheel_run_logs.storage import RunLogRow
 
-from tests.support.log_stores import MemoryStore, fails
+from tests.product.run_logs.node import LogNode
+from tests.product.run_logs.stores import MemoryStore, fails
 from tests.support.network import Network
-from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.model import Run, RunState
 from xwheel.plugin import LogChunk, LogKey
-from xwheel.scheduler.logs.fetch import FIRST_MS, GIVE_UP_MS, LONGEST_MS, usable_lines
 from xwheel.scheduler.records import Fate
-from xwheel.storage import run_logs, runs
+from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
-from xwheel.storage.run_logs import RunLogRow
 from xwheel.wire.contract import TEXT_NO_LOG
 from xwheel.wire.messages import LogData
 
@@ -39,12 +41,12 @@ class Site:
         self.store = MemoryStore()
         self.files: dict[int, str] = {}
         self.answer: dict[str, Any] | int | None = None
-        self.node = HandNode(db, self.clock, stores=[self.store], run_logs={"store": "memory", **settings})
+        self.node = LogNode(db, self.clock, stores=[self.store], run_logs={"store": "memory", **settings})
         self.network = self._attach(self.node)
         self.node.group()
         self.beat()
 
-    def _attach(self, node: HandNode) -> Network:
+    def _attach(self, node: LogNode) -> Network:
         network = Network(self._reply)
         node.plugs["logs"].behind = network
         return network
@@ -92,11 +94,10 @@ class Site:
 
     def pass_time(self, duration_ms: int, *, beats: bool = True, step_ms: int = 1000) -> None:
         """Let time pass, and fetch as often as is asked for."""
-        fetcher = self.node.scheduler.logs.fetcher
         end_ms = self.clock.now_ms() + duration_ms
         while self.clock.now_ms() < end_ms:
             for _ in range(300):
-                wait_ms = fetcher.step(self.clock.now_ms())
+                wait_ms = self.node.kept.step(self.clock.now_ms())
                 if wait_ms:
                     break
             self.clock.advance(step_ms)
@@ -110,7 +111,7 @@ class Site:
 
     def row(self, run: Run) -> RunLogRow | None:
         with self.node.db.read() as conn:
-            return run_logs.find_log(conn, run.id)
+            return storage.find_log(conn, run.id)
 
     def asked(self) -> list[int]:
         """Take from which lines it was asked since the last time."""
@@ -171,7 +172,7 @@ def test_where_to_go_on_is_known_after_a_crash(site: Site) -> None:
     site.files[run.id] = "a\nb\nc\n"
     site.pass_time(FIRST_MS + 1000)
     site.node.crash()
-    site.node = HandNode(site.node.db, site.clock, stores=[site.store], run_logs={"store": "memory"})
+    site.node = LogNode(site.node.db, site.clock, stores=[site.store], run_logs={"store": "memory"})
     site.network = site._attach(site.node)
     site.beat()
     site.pass_time(2 * INTERVAL_MS)
@@ -305,7 +306,7 @@ def test_after_a_long_outage_executors_have_time_to_come_back(site: Site) -> Non
     site.node.finish([run])
     site.node.crash()
     site.clock.advance(2 * GIVE_UP_MS)
-    site.node = HandNode(site.node.db, site.clock, stores=[site.store], run_logs={"store": "memory"})
+    site.node = LogNode(site.node.db, site.clock, stores=[site.store], run_logs={"store": "memory"})
     site.network = site._attach(site.node)
     site.pass_time(40_000, beats=False)
     site.beat()
@@ -323,9 +324,9 @@ def test_one_slow_executor_does_not_hold_up_the_others(site: Site) -> None:
     site.beat()
     due = {"now_ms": site.clock.now_ms() + 60_000, "limit": 4}
     with site.node.db.read() as conn:
-        first = run_logs.list_due(conn, range(64), **due)
-        others = run_logs.list_due(conn, range(64), **due, busy=[ADDRESS])
-        rest = run_logs.list_due(conn, range(64), **due, asked=[run.id for run in slow[:9]])
+        first = storage.list_due(conn, range(64), **due)
+        others = storage.list_due(conn, range(64), **due, busy=[ADDRESS])
+        rest = storage.list_due(conn, range(64), **due, asked=[run.id for run in slow[:9]])
     assert [log.id for log in first] == [run.id for run in slow[:4]]
     assert [log.id for log in others] == [quick.id]
     assert [log.id for log in rest] == [slow[9].id, quick.id]

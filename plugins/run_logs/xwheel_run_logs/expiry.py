@@ -8,20 +8,23 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from sqlalchemy import Connection
 from xwheel.clock import Clock
 from xwheel.errors import LogStoreError
 from xwheel.model import FINAL_STATES
-from xwheel.plugin.contracts import LogKey
-from xwheel.scheduler.cluster.contract import Lease
-from xwheel.scheduler.logs.stores import CheckedStore, LogStores
+from xwheel.plugin import LogKey, PluginDatabase, PluginPartitions
 from xwheel.scheduler.upkeep.sweep import Sweeps
-from xwheel.storage import run_logs
-from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.run_logs import OldLog, RunLogRow
+
+from xwheel_run_logs import storage
+from xwheel_run_logs.storage import OldLog, RunLogRow
+from xwheel_run_logs.stores import CheckedStore, LogStores
 
 logger = logging.getLogger(__name__)
 
 BATCH: Final = 500
+WALKED: Final = 2000
+"""Rows of logs that are read at once to find those without a run."""
+
 AGAIN_MS: Final = 600_000
 """A store that could not delete is asked again after this long."""
 
@@ -33,18 +36,24 @@ class LogExpiry:
 
     Args:
         db: The database.
-        lease: Our partitions.
+        partitions: Those of this node.
         clock: Measures the work.
         stores: Where the logs are.
         interval_ms: From the end of one sweep to the next.
     """
 
     def __init__(
-        self, db: Database, lease: Lease, clock: Clock, stores: LogStores, *, interval_ms: int
+        self,
+        db: PluginDatabase,
+        partitions: PluginPartitions,
+        clock: Clock,
+        stores: LogStores,
+        *,
+        interval_ms: int,
     ) -> None:
         self.deleted = 0
         self._db = db
-        self._sweeps = Sweeps(db, lease, clock, self._sweep_all, interval_ms=interval_ms)
+        self._sweeps = Sweeps(lambda: 0 in partitions.held(), clock, self._sweep_all, interval_ms=interval_ms)
         self._stores = stores
 
     def step(self, now_ms: int) -> int:
@@ -53,10 +62,11 @@ class LogExpiry:
 
     def _sweep_all(self, now_ms: int) -> Iterator[None]:
         before = self.deleted
+        yield from self._let_go()
         yield from self._shorten(now_ms)
         while True:
             with self._db.read() as conn:
-                found = run_logs.list_old(conn, now_ms, BATCH)
+                found = storage.list_old(conn, now_ms, BATCH)
             due = {item.row.id: self._due_ms(item, now_ms) for item in found}
             later = [(run_id, due_ms) for run_id, due_ms in due.items() if due_ms > now_ms]
             self._delete([item.row for item in found if due[item.row.id] <= now_ms], later, now_ms)
@@ -76,15 +86,25 @@ class LogExpiry:
         due_ms = self._stores.delete_ms(item.row.created_ms, item.days)
         return due_ms if item.state in FINAL_STATES else max(due_ms, now_ms + AGAIN_MS)
 
+    def _let_go(self) -> Iterator[None]:
+        """Let logs go whose run is deleted; all of them are walked, by their keys."""
+        after_id: int | None = 0
+        while after_id is not None:
+            with self._db.read() as conn:
+                gone, after_id = storage.find_left(conn, after_id, WALKED)
+            if gone:
+                self._db.transaction(partial(storage.let_go, ids=gone))
+            yield
+
     def _shorten(self, now_ms: int) -> Iterator[None]:
         """Let logs go that began when their job kept them for longer."""
         after_id = 0
         while True:
             with self._db.read() as conn:
-                page = run_logs.list_retentions(conn, after_id, BATCH)
+                page = storage.list_retentions(conn, after_id, BATCH)
             for job_id, days in page:
                 while days:
-                    shorten = partial(run_logs.shorten, job_id=job_id, days=days, now_ms=now_ms, limit=BATCH)
+                    shorten = partial(storage.shorten, job_id=job_id, days=days, now_ms=now_ms, limit=BATCH)
                     gone = self._db.transaction(shorten)
                     if gone:
                         yield
@@ -113,8 +133,8 @@ class LogExpiry:
             return
 
         def write(conn: Connection) -> None:
-            run_logs.delete_logs(conn, gone)
-            run_logs.postpone(conn, later)
+            storage.delete_logs(conn, gone)
+            storage.postpone(conn, later)
 
         self._db.transaction(write)
         self.deleted += len(gone)

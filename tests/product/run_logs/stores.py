@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from xwheel_run_logs.stores import LogStores
+
 from xwheel.clock import ManualClock
 from xwheel.config import build_config
 from xwheel.plugin import LogChunk, LogEnd, LogKey
 from xwheel.plugin.registries import Registry
-from xwheel.scheduler.logs.stores import LogStores
 
 
 class MemoryStore:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from xwheel_devtools.testing import check_log_store, sample_log_chunk, sample_log_key, wait_until
+from xwheel_run_logs.storage import FOR_EVER
+from xwheel_run_logs.stores import CheckedStore
 
-from tests.support.log_stores import MemoryStore, fails, stores_of
+from tests.product.run_logs.stores import MemoryStore, fails, stores_of
 from xwheel.clock import ManualClock
 from xwheel.errors import ConfigError, LogStoreError
 from xwheel.plugin import LogChunk, LogEnd, LogKey
-from xwheel.scheduler.logs.stores import CheckedStore
 from xwheel.storage.reports import DAY_MS
-from xwheel.storage.run_logs import FOR_EVER
 
 KEY = LogKey(1, 1000)
 FAILED = "log store memory failed: OSError: no space left on device"

@@ -1,15 +1,15 @@
-"""The log store that ships with the core."""
+"""The log store ``file``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from xwheel_devtools.testing import check_log_store, sample_log_chunk, sample_log_key
-
-from xwheel.builtin.log_files import LogFiles, LogFilesOptions
 from xwheel.errors import ConfigError
 from xwheel.plugin import LogEnd
+from xwheel_devtools.testing import check_log_store, sample_log_chunk, sample_log_key
+
+from xwheel_run_logs.files import LogFiles, LogFilesOptions
 
 
 def _store(folder: Path, **options: bool) -> LogFiles:

@@ -1,6 +1,0 @@
-"""Logs of runs in a log store, where they outlast their executors.
-
-``stores`` calls the plugins, ``shipped`` takes what xwheel's executors send while they write, ``fetch`` asks other
-executors while a run is open and once after its end, ``reading`` reads for people, from the store and behind what it
-has from the executor, and ``expiry`` deletes.
-"""
