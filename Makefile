@@ -256,5 +256,5 @@ $(CORE): $(READY) tests/support/fresh_env.py
 	touch $@
 
 $(ALL): $(HOMES)
-	$(call sees,$(VENV) $(PLUGINS:%=$(VENV)/plugins/%))
+	$(call sees,$(VENV) $(TESTED:%=$(VENV)/plugins/%))
 	touch $@
