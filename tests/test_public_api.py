@@ -94,6 +94,7 @@ PUBLIC = {
         "PluginGroup",
         "PluginJobs",
         "PluginOptions",
+        "PluginPartitions",
         "PluginSite",
         "RegisteredExecutor",
         "RevisionError",

@@ -19,6 +19,7 @@ def _bare_app() -> Any:
         config=ApiSection(),
         db=None,
         clock=None,
+        lease=None,
         health=None,
         access=access,
         refusals=None,

@@ -10,6 +10,7 @@ from xwheel.accounts.providers import IdentityProviders
 from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.schema.health import HealthReport
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.live.reader import LiveReader
 from xwheel.scheduler.parts import ManagementParts, SharedParts
@@ -25,6 +26,7 @@ def parts_of(
     *,
     health: Callable[[], HealthReport],
     node_id: str | None = None,
+    lease: Lease | None = None,
 ) -> ApiParts:
     """Return what the applications work with.
 
@@ -37,6 +39,7 @@ def parts_of(
         live: Knows what changed lately.
         health: The state of the process; must not wait for anything.
         node_id: The node that this is; None for a process that is none.
+        lease: Its partitions, likewise.
 
     Raises:
         ConfigError: The settings name an identity provider that is not there.
@@ -71,5 +74,6 @@ def parts_of(
         refusals=refusals,
         live=live,
         node_id=node_id,
+        lease=lease,
         lease_ms=shared.config.schedule.lease_s * 1000,
     )

@@ -255,6 +255,7 @@ def api_parts(scheduler: Scheduler, health: Callable[[], HealthReport]) -> ApiPa
         scheduler.management.live,
         health=health,
         node_id=scheduler.core.lease.owner,
+        lease=scheduler.core.lease,
     )
 
 

@@ -155,6 +155,11 @@ class Plugins:
     installed: Sequence[PluginInfo] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
 
+    def registered(self, hook: str) -> Registry[Any]:
+        """Return what was registered for a hook; raises ``KeyError`` if there is none of this name."""
+        found: Registry[Any] = getattr(self, _FIELDS[hook])
+        return found
+
     def offering(self, contract: type[T]) -> list[T]:
         """Return the routes and resources of plugins that can do what a contract says, too, by name.
 
@@ -163,6 +168,13 @@ class Plugins:
         """
         found = {**self.routes, **self.resources}
         return [item for _, item in sorted(found.items()) if isinstance(item, contract)]
+
+
+_FIELDS: Final = {
+    hook: "alarm_channels" if hook == "xwheel_register_alarms" else hook.removeprefix("xwheel_register_")
+    for hook in CONTRACTS
+}
+"""Hook to the attribute with what was registered for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,21 +246,8 @@ def survey_plugins(
     names = {info.origin.name for info in infos}
     missing |= {name: "it is not installed" for name in tolerated if name not in names}
     errors += [info.error for info in infos if info.error and info.origin.name not in missing]
-    registries = loader.registries
     plugins = Plugins(
-        schedule_types=registries["xwheel_register_schedule_types"],
-        routers=registries["xwheel_register_routers"],
-        glue_types=registries["xwheel_register_glue_types"],
-        alarm_channels=registries["xwheel_register_alarms"],
-        run_listeners=registries["xwheel_register_run_listeners"],
-        log_stores=registries["xwheel_register_log_stores"],
-        identity_providers=registries["xwheel_register_identity_providers"],
-        pages=registries["xwheel_register_pages"],
-        tables=registries["xwheel_register_tables"],
-        routes=registries["xwheel_register_routes"],
-        resources=registries["xwheel_register_resources"],
-        observers=registries["xwheel_register_observers"],
-        commands=registries["xwheel_register_commands"],
+        **{_FIELDS[hook]: found for hook, found in loader.registries.items()},
         installed=sorted(infos, key=lambda info: info.origin.name),
         missing=missing,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
+from xwheel.clock import Clock
 from xwheel.errors import FieldError, PluginError, XwheelError
 from xwheel.model.access import Actor, Permission
 
@@ -319,6 +320,21 @@ class PluginExecutors(Protocol):
         ...
 
 
+class PluginPartitions(Protocol):
+    """The partitions of jobs that this process holds: what must be done once in a cluster, their holder does.
+
+    Jobs, runs and what plugins keep about them carry their partition, from 0 to 63.
+    """
+
+    def held(self) -> Collection[int]:
+        """Return the partitions that this process may act on now; none in one that is no node, or whose lease ended."""
+        ...
+
+    def lock(self, conn: Any) -> Collection[int]:
+        """Return the partitions that this node holds, locked: no other node takes one before the transaction ends."""
+        ...
+
+
 class PluginSite(Protocol):
     """What a plugin's routes work with."""
 
@@ -337,8 +353,26 @@ class PluginSite(Protocol):
         """Executors."""
         ...
 
+    @property
+    def partitions(self) -> PluginPartitions:
+        """The partitions that this process holds."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """Where time comes from, for what measures or waits."""
+        ...
+
     def now_ms(self) -> int:
         """Return what time it is, as all nodes count it."""
+        ...
+
+    def registered(self, hook: str) -> Mapping[str, Any]:
+        """Return by name what plugins registered for a hook, such as ``xwheel_register_alarms``.
+
+        Raises:
+            KeyError: There is no such hook.
+        """
         ...
 
     def offering(self, contract: type[T]) -> Sequence[T]:

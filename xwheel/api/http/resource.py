@@ -26,6 +26,7 @@ from xwheel.errors import ConflictError, FieldError, NotFoundError
 from xwheel.model import Run
 from xwheel.model.access import Permission, current_actor
 from xwheel.plugin.discovery import Plugins
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.finish.finish import Finisher
@@ -68,6 +69,7 @@ class ApiParts:
         refusals: Where it is recorded who might not do what.
         live: Knows what changed lately.
         node_id: The node that this is; None for a process that is none.
+        lease: Its partitions, likewise.
         lease_ms: How long a node's lease lasts.
     """
 
@@ -98,6 +100,7 @@ class ApiParts:
     refusals: RefusalLog
     live: LiveReader
     node_id: str | None
+    lease: Lease | None
     lease_ms: int
 
     def is_live(self, group_id: int, address: str) -> bool:

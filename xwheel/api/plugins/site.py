@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
@@ -19,8 +19,10 @@ from xwheel.model import Job
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.runs import OPEN_STATES
 from xwheel.plugin.routes import PluginGroup
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.storage import executors, jobs
 from xwheel.storage.access import executor_secrets
+from xwheel.storage.database.engine import Connection
 from xwheel.storage.jobs import JobFilter, page_jobs
 from xwheel.storage.run_list import RunFilter, page_runs
 
@@ -42,12 +44,18 @@ class RouteSite:
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
         self.database = parts.db
+        self.clock = parts.clock
+        self.partitions = SitePartitions(parts.lease)
         self.jobs = SiteJobs(parts)
         self.executors = SiteExecutors(parts)
 
     def now_ms(self) -> int:
         """Return what time it is."""
         return self._parts.clock.now_ms()
+
+    def registered(self, hook: str) -> Mapping[str, Any]:
+        """Return by name what plugins registered for a hook."""
+        return self._parts.plugins.registered(hook)
 
     def offering(self, contract: type[T]) -> Sequence[T]:
         """Return what plugins bring that can do what a contract says."""
@@ -73,6 +81,27 @@ class RouteSite:
     ) -> None:
         """Make sure that the caller has a permission."""
         current_actor().need(permission, group_id, kind, key)
+
+
+class SitePartitions:
+    """The partitions that this process holds.
+
+    Args:
+        lease: The node's; None in a process that is none.
+    """
+
+    def __init__(self, lease: Lease | None) -> None:
+        self._lease = lease
+
+    def held(self) -> Collection[int]:
+        """Return the partitions that this process may act on now."""
+        if self._lease is None or not self._lease.may_act():
+            return ()
+        return self._lease.epochs.keys()
+
+    def lock(self, conn: Connection) -> Collection[int]:
+        """Return the partitions that this node holds, locked."""
+        return () if self._lease is None else self._lease.lock(conn).keys()
 
 
 class SiteExecutors:

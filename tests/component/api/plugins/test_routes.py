@@ -361,3 +361,35 @@ def test_jobs_are_changed_as_the_caller(api: Api) -> None:
         "group": mine,
     }
     assert clients.call("POST", token=viewer_of(api, mine)).status_code == 403
+
+
+def test_a_plugin_knows_which_partitions_the_node_holds(api: Api) -> None:
+    seen: list[PluginSite] = []
+    Clients(api, lambda site: seen.append(site) or [route(say)])  # type: ignore[func-returns-value]
+    (site,) = seen
+    lease = api.parts.lease
+    assert lease is not None
+    assert list(site.partitions.held()) == []
+    lease.acquire()
+    assert set(site.partitions.held()) == set(range(64))
+    assert api.db.transaction(lambda conn: set(site.partitions.lock(conn))) == set(range(64))
+    lease.halt()
+    assert list(site.partitions.held()) == []
+
+
+def test_a_process_that_is_no_node_holds_no_partition(api: Api) -> None:
+    seen: list[PluginSite] = []
+    outside = dataclasses.replace(api, parts=dataclasses.replace(api.parts, lease=None))
+    Clients(outside, lambda site: seen.append(site) or [route(say)])  # type: ignore[func-returns-value]
+    (site,) = seen
+    assert list(site.partitions.held()) == []
+    assert api.db.transaction(lambda conn: list(site.partitions.lock(conn))) == []
+
+
+def test_a_plugin_finds_what_others_register(api: Api) -> None:
+    seen: list[PluginSite] = []
+    Clients(api, lambda site: seen.append(site) or [route(say)])  # type: ignore[func-returns-value]
+    (site,) = seen
+    assert list(site.registered("xwheel_register_identity_providers")) == ["local"]
+    with pytest.raises(KeyError):
+        site.registered("xwheel_register_nothing")
