@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 NODE := $(VENV)/.node
 TOOLS := $(VENV)/.tools
 READY := $(VENV)/.ready
-SOURCES := pyproject.toml setup.py plugins/console/pyproject.toml plugins/devtools/pyproject.toml plugins/jobs_as_code/pyproject.toml \
+SOURCES := pyproject.toml setup.py plugins/accounts/pyproject.toml plugins/console/pyproject.toml plugins/devtools/pyproject.toml plugins/jobs_as_code/pyproject.toml \
 	xwheel/_ring.pxd xwheel/_ring.pyx xwheel/_timer.pyx
 PROJECTS := $(wildcard plugins/*/pyproject.toml)
 PLUGINS := $(PROJECTS:plugins/%/pyproject.toml=%)
@@ -129,7 +129,7 @@ wheel: $(READY)
 	rm -rf build/wheel
 	mkdir -p build/wheel
 	XWHEEL_REQUIRE_EXTENSIONS=1 $(BIN)/python -m build --no-isolation --outdir build/wheel/dist > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
-	for plugin in console devtools jobs_as_code; do \
+	for plugin in accounts console devtools jobs_as_code; do \
 		$(BIN)/python -m build --no-isolation --wheel --outdir build/wheel/plugins plugins/$$plugin > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }; \
 	done
 	$(BIN)/python -m tests.support.wheel_files build/wheel/dist/*.whl build/wheel/plugins/*.whl
@@ -201,7 +201,7 @@ $(NODE): $(SOURCES)
 	@echo "preparing $(VENV), once: packages are installed and the time ring is compiled, half a minute or more"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xwheel needs Python 3.11 or newer")'
 	@test -x $(BIN)/python || $(NARRATE) $(PYTHON) -m venv $(VENV)
-	@PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(NARRATE) $(BIN)/python -m pip install --editable '.[server]' --editable plugins/console --editable plugins/devtools --editable plugins/jobs_as_code
+	@PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(NARRATE) $(BIN)/python -m pip install --editable '.[server]' --editable plugins/accounts --editable plugins/console --editable plugins/devtools --editable plugins/jobs_as_code
 	@touch $@
 
 # what an extra of pyproject.toml names, and not the core once more, which would be compiled again

@@ -39,7 +39,7 @@ LAYERS = {
     2: {"plugin"},
     3: {"storage", "builtin"},
     4: {"scheduler", "executor"},
-    5: {"alarms", "accounts"},
+    5: {"alarms", "access"},
     6: {"api"},
     7: {"node"},
     # embedded puts node and executor into one process, and is part of no command
@@ -275,7 +275,7 @@ PLUGINS = ROOT / "plugins"
 PLUGIN_FILES = sorted(PLUGINS.glob("*/*/*.py"))
 # these go with one version of xwheel alone: the tools start nodes and read their tables, and files of jobs are
 # checked as the management API checks jobs
-OF_ONE_VERSION = {"devtools", "jobs_as_code"}
+OF_ONE_VERSION = {"accounts", "devtools", "jobs_as_code"}
 
 
 def test_plugins_import_only_public_parts_of_the_core() -> None:
@@ -295,7 +295,7 @@ def test_plugins_import_only_public_parts_of_the_core() -> None:
 
 def test_the_core_imports_no_plugin() -> None:
     packages = {path.name for path in PLUGINS.glob("*/xwheel_*")}
-    assert {"xwheel_devtools", "xwheel_jobs_as_code"} <= packages
+    assert {"xwheel_accounts", "xwheel_devtools", "xwheel_jobs_as_code"} <= packages
     assert [
         f"{where(path)} imports {name}"
         for path in MODULES

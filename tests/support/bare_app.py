@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 from xwheel.api.app import build_management_app
 from xwheel.api.openapi.document import DescribedRoute, build_document, operations
 from xwheel.config import Config
-from xwheel.config.sections import AccountsSection, ApiSection
+from xwheel.config.sections import ApiSection
 from xwheel.plugin.discovery import load_plugins
 from xwheel.plugin.registries import Registry
 
 
 def _bare_app() -> Any:
-    access = SimpleNamespace(tokens=None, sessions=None, config=AccountsSection())
+    plugins = load_plugins(Config())
     parts: Any = SimpleNamespace(
         config=ApiSection(),
         db=None,
         clock=None,
         lease=None,
         health=None,
-        access=access,
-        refusals=None,
-        plugins=SimpleNamespace(
-            pages={}, routes=Registry("set of routes", {}, {}), resources=load_plugins(Config()).resources
+        access=SimpleNamespace(tokens=None),
+        audit=None,
+        plugins=replace(
+            plugins, pages=Registry("set of pages", {}, {}), routes=Registry("set of routes", {}, {})
         ),
     )
     return build_management_app(parts)

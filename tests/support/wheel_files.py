@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 
 PLUGINS = ROOT / "plugins"
 SOURCES = {"xwheel": ROOT} | {
-    f"xwheel_{name}": PLUGINS / name for name in ("console", "devtools", "jobs_as_code")
+    f"xwheel_{name}": PLUGINS / name for name in ("accounts", "console", "devtools", "jobs_as_code")
 }
 COMPILED = {"xwheel": ("xwheel/_ring", "xwheel/_timer")}
 

@@ -14,8 +14,8 @@ from xwheel.cron import zone
 from xwheel.errors import ConflictError, FieldError, ForbiddenError, RevisionError, ScheduleError
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.alarms import RULE_KINDS, AlarmAttempt, AlarmKind, AlarmRow, AlarmRule, AlarmWhen
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.storage import executors, jobs
-from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.alarms import lists, rules
 from xwheel.storage.alarms.lists import AlarmFilter
 from xwheel.storage.alarms.rules import RuleFilter

@@ -14,8 +14,8 @@ from xwheel.alarms.watch import AlarmWatch
 from xwheel.clock import Clock
 from xwheel.config.sections import AlarmSection
 from xwheel.plugin import AlarmChannel
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.cluster.contract import Lease
-from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Database
 
 PAUSE_MS: Final = 20

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xwheel.accounts.audit.refusals import RefusalLog
-from xwheel.accounts.parts import AccessParts
-from xwheel.accounts.providers import IdentityProviders
+from xwheel.access.parts import AccessParts
 from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.schema.health import HealthReport
@@ -21,7 +19,6 @@ def parts_of(
     management: ManagementParts,
     finisher: Finisher,
     alarms: AlarmManager,
-    refusals: RefusalLog,
     live: LiveReader,
     *,
     health: Callable[[], HealthReport],
@@ -35,22 +32,16 @@ def parts_of(
         management: What changes jobs and runs.
         finisher: Takes outcomes.
         alarms: Changes alarm rules and shows alarms.
-        refusals: Takes refused calls for the audit.
         live: Knows what changed lately.
         health: The state of the process; must not wait for anything.
         node_id: The node that this is; None for a process that is none.
         lease: Its partitions, likewise.
-
-    Raises:
-        ConfigError: The settings name an identity provider that is not there.
     """
-    config = shared.config.accounts
-    providers = IdentityProviders(shared.plugins.identity_providers, config, shared.clock)
     return ApiParts(
         db=shared.db,
         clock=shared.clock,
         config=shared.config.api,
-        access=AccessParts(shared.db, shared.clock, shared.config, shared.audit, providers),
+        access=AccessParts(shared.db, shared.clock, shared.plugins, shared.audit),
         jobs=management.jobs,
         declarations=management.declarations,
         run_now=management.run_now,
@@ -71,7 +62,6 @@ def parts_of(
         shipped_logs=management.shipped_logs,
         kill=management.killer.kill,
         audit=shared.audit,
-        refusals=refusals,
         live=live,
         node_id=node_id,
         lease=lease,

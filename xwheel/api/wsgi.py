@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from xwheel.accounts.audit.refusals import RefusalLog
 from xwheel.alarms.channels import AlarmChannels
 from xwheel.alarms.matching import AlarmMatcher, RuleIndex
 from xwheel.alarms.rules import AlarmManager
@@ -167,9 +166,8 @@ class ManagementProcess:
             ManagementParts(shared, finisher),
             finisher,
             AlarmManager(db, clock, channels, shared.audit, lambda: self._rules.refresh(clock.now_ms())),
-            RefusalLog(db, shared.audit, clock, writes_at_once=True),
             # no loop reads: who asks does, at most once a second
-            LiveReader(db, clock, shared.registry.all, max_age_ms=READ_MS),
+            LiveReader(db, clock, shared.registry.all, plugins.news(), max_age_ms=READ_MS),
             health=self.health,
         )
         self._lock = threading.Lock()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xwheel.errors import XwheelError
-from xwheel.node.pipeline import Auditing, Core, Finishing, Logs, Management, Planning, Routing, Sending
+from xwheel.node.pipeline import Core, Finishing, Logs, Management, Planning, Routing, Sending
 from xwheel.runtime.loops import Service, StallMonitor
 from xwheel.scheduler.fire.tick import Inbox
 
@@ -38,7 +38,6 @@ class Scheduler:
         self.planning = Planning(core, inbox, self.routing, self.sending, self.finishing)
         self.management = Management(core, self.finishing)
         self.logs = Logs(core)
-        self.auditing = Auditing(core)
         self.stall_monitor = StallMonitor(lambda: self.services, self.core.clock)
         self._watching = Service("watch", self.stall_monitor.step, self.core.clock)
 
@@ -54,7 +53,6 @@ class Scheduler:
             *self.planning.services(),
             *self.management.services(),
             *self.logs.services(),
-            *self.auditing.services(),
         ]
 
     def start(self, until_done: Callable[[Callable[[], None]], None] = lambda part: part()) -> None:
@@ -99,7 +97,6 @@ class Scheduler:
         self.finishing.check.wake()
         self.logs.fetcher.wake()
         first = [
-            *self.auditing.services(),
             *self.logs.services(),
             *self.management.services(),
             self.finishing.checking,
@@ -160,7 +157,6 @@ class Scheduler:
         def leave() -> None:
             try:
                 self.finishing.alarms.write_ends()
-                self.auditing.refusals.end()
                 core.registry.flush(core.clock.now_ms())
                 core.lease.release()
             except XwheelError as error:

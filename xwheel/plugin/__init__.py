@@ -2,6 +2,7 @@
 
 from xwheel.errors import (
     AlarmRetryLater,
+    AuthError,
     ConfigError,
     ConflictError,
     ExecutorError,
@@ -14,11 +15,13 @@ from xwheel.errors import (
     RevisionError,
     RouteError,
     ScheduleError,
+    StorageError,
     XwheelError,
 )
 from xwheel.model import RegisteredExecutor, RunState
-from xwheel.model.access import Actor, Permission
+from xwheel.model.access import Actor, ActorKind, Grant, Grants, Permission, Role
 from xwheel.model.alarms import AlarmKind
+from xwheel.model.deeds import AuditOutcome, Deed
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
@@ -49,6 +52,17 @@ from xwheel.plugin.contracts import (
     ScheduleType,
     TakesOptions,
 )
+from xwheel.plugin.gates import (
+    CallHead,
+    FirstCredential,
+    Gate,
+    IdentifiesCallers,
+    KnowsOwners,
+    MakesFirst,
+    NamesCaller,
+    Owner,
+    RecordsDeeds,
+)
 from xwheel.plugin.helpers import (
     ALARM_PLACEHOLDERS,
     AlarmReceipts,
@@ -67,9 +81,11 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.news import BringsNews, NewsItem
 from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.plugin.pages import Pages
+from xwheel.plugin.recorders import Book, NotesRefusals, Recorder, RefusedCall
 from xwheel.plugin.resources import (
     CALLER,
     PUBLIC,
@@ -105,6 +121,7 @@ __all__ = [
     "CALLER",
     "PUBLIC",
     "Actor",
+    "ActorKind",
     "AddressKind",
     "Alarm",
     "AlarmChannel",
@@ -112,7 +129,12 @@ __all__ = [
     "AlarmReceipts",
     "AlarmRetryLater",
     "AlarmTemplate",
+    "AuditOutcome",
+    "AuthError",
+    "Book",
+    "BringsNews",
     "CallBody",
+    "CallHead",
     "Changes",
     "ChecksSavedSource",
     "ChecksSetup",
@@ -122,33 +144,45 @@ __all__ = [
     "Commands",
     "ConfigError",
     "ConflictError",
+    "Deed",
     "ExecutorError",
     "FieldError",
+    "FirstCredential",
     "ForbiddenError",
+    "Gate",
     "GlueRequest",
     "GlueType",
+    "Grant",
+    "Grants",
     "HandlerLookup",
     "HostSetup",
     "HostedRun",
+    "IdentifiesCallers",
     "Identity",
     "IdentityProvider",
     "KeepsThings",
     "KnownAccount",
+    "KnowsOwners",
     "LogChunk",
     "LogEnd",
     "LogKey",
     "LogStore",
+    "MakesFirst",
     "ManagementCalls",
     "Migration",
     "NameTakenError",
+    "NamesCaller",
     "Need",
+    "NewsItem",
     "NoExecutorYetError",
     "NotFoundError",
     "NotYetError",
+    "NotesRefusals",
     "Observer",
     "Of",
     "OfObject",
     "Operation",
+    "Owner",
     "Pages",
     "Permission",
     "PlainUrl",
@@ -159,10 +193,14 @@ __all__ = [
     "PluginOptions",
     "PluginPartitions",
     "PluginSite",
+    "Recorder",
+    "RecordsDeeds",
+    "RefusedCall",
     "RegisteredExecutor",
     "ResourceRoute",
     "Resources",
     "RevisionError",
+    "Role",
     "Route",
     "RouteCall",
     "RouteContext",
@@ -187,6 +225,7 @@ __all__ = [
     "SignsInByPassword",
     "SignsInByRedirect",
     "SignsOut",
+    "StorageError",
     "Tables",
     "TakesOptions",
     "WokenUp",

@@ -16,6 +16,7 @@ import msgspec
 from xwheel.clock import Clock
 from xwheel.errors import FieldError, PluginError, XwheelError
 from xwheel.model.access import Actor, Permission
+from xwheel.model.deeds import Deed
 
 T = TypeVar("T")
 
@@ -399,6 +400,14 @@ class PluginSite(Protocol):
 
         A call that changes something and records nothing is recorded with its method and path alone.
         """
+        ...
+
+    def record_many(self, conn: Any, deeds: Sequence[Deed]) -> None:
+        """Record what is done to many objects, each by its actor."""
+        ...
+
+    def forget_tokens(self) -> None:
+        """Let tokens that the plugin changed count in this process at once; in others they do within a second."""
         ...
 
     def need(

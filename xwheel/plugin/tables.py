@@ -15,6 +15,19 @@ MAX_MIGRATION: Final = 64
 MAX_TABLE: Final = 60
 """Characters of a table's name; every database takes this many, with those of an index's prefix besides."""
 
+GIVEN_UP: Final = frozenset(
+    {
+        "account",
+        "account_session",
+        "account_setting",
+        "audit",
+        "audit_head",
+        "sign_in_failure",
+        "sign_in_link",
+    }
+)
+"""Tables that migrations of xwheel itself make, and that are a plugin's: it may have them under these names."""
+
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,29}")
 _TABLE: Final = re.compile(r"[a-z][a-z0-9_]*")
 _MIGRATION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -43,7 +56,9 @@ class Tables(Protocol):
     any other database that lacks one. Texts compare by bytes on every server, as those of xwheel's tables do.
 
     Attributes:
-        name: The plugin's own name; the names of its tables and indexes begin with it and an underscore.
+        name: The plugin's own name; the names of its tables begin with it and an underscore, or are this name. A first
+            migration takes over what an earlier version of xwheel made under such a name, or under another one that
+            xwheel itself has given up.
     """
 
     name: str
@@ -83,8 +98,13 @@ class KnownTables:
         self.prefix = f"{self.name}_"
         self.migrations = tuple(item.migrations())
         self.tables = tuple(item.tables())
+        self._given_up = GIVEN_UP.intersection(self.tables)
         self._check_migrations()
         self._check_tables()
+
+    def owns(self, table: str) -> bool:
+        """Return whether a table is the plugin's: by its name, by what it begins with, or since it was given up."""
+        return table == self.name or table.startswith(self.prefix) or table in self._given_up
 
     def _check_migrations(self) -> None:
         if not 0 < len(self.migrations) <= MOST_MIGRATIONS:
@@ -109,7 +129,7 @@ class KnownTables:
             raise PluginError(f"tables {self.name}: tables() must return 1 to {MOST_TABLES} different names")
         for one in self.tables:
             fits = isinstance(one, str) and len(one) <= MAX_TABLE and _TABLE.fullmatch(one)
-            if not fits or not one.startswith(self.prefix):
+            if not fits or not self.owns(one):
                 raise PluginError(
                     f"tables {self.name}: a table's name begins with {self.prefix} and has at most {MAX_TABLE} small "
                     f"letters, digits and underscores, not {str(one)[:MAX_TABLE]!r}"

@@ -28,6 +28,7 @@ from xwheel.plugin.contracts import (
     ScheduleType,
     TakesOptions,
 )
+from xwheel.plugin.gates import Gate, KnowsOwners, MakesFirst, check_gate
 from xwheel.plugin.identities import SignsInByPassword, SignsInByRedirect, SignsOut
 from xwheel.plugin.pages import Pages, find_files
 from xwheel.plugin.routes import Routes, check_routes_name
@@ -56,11 +57,17 @@ OPTIONAL: Final[Mapping[str, Sequence[type[Any]]]] = {
     "router": (TakesOptions,),
     "glue type": (ChecksSource, ChecksSavedSource),
     "log store": (ChecksSetup,),
+    "gate": (KnowsOwners, MakesFirst),
     "identity provider": (SignsInByPassword, SignsInByRedirect, SignsOut),
 }
 """Kind to what its objects may do besides; one that has such a method must have it in the right form."""
 
-_TYPES: Final[dict[str, type]] = {"str": str, "bool": bool, "Mapping[str, str]": Mapping}
+_TYPES: Final[dict[str, type]] = {
+    "str": str,
+    "bool": bool,
+    "Mapping[str, str]": Mapping,
+    "Sequence[str]": Sequence,
+}
 
 
 def check_object(kind: str, contract: type[Any], item: object) -> None:
@@ -108,6 +115,8 @@ def _check_whole(kind: str, item: object) -> None:
             KnownTables(item)
         case "set of routes", Routes():
             check_routes_name(item.name)
+        case "gate", Gate():
+            check_gate(item)
         case "set of commands", Commands():
             _check_commands(item)
 

@@ -14,6 +14,7 @@ from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestions
 from xwheel.runtime.foreign import PluginThreads
 from xwheel.runtime.sealing import KeyRing
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.finish.finish import Finisher
@@ -32,7 +33,6 @@ from xwheel.scheduler.runs.run_now import RunNow
 from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.scheduler.sources import Sources
 from xwheel.scheduler.timetable import AskedTimetable, CalendarCache
-from xwheel.storage.access.audit import AuditTrail, signing_keys
 from xwheel.storage.database.engine import Database
 from xwheel.storage.run_ids import RunIds
 from xwheel.wire.http.networks import ExecutorNetworks
@@ -68,7 +68,7 @@ class SharedParts:
         on_arrival: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.config, self.db, self.plugins, self.clock, self.tls = config, db, plugins, clock, tls
-        self.audit = AuditTrail(signing_keys(db, keys), clock)
+        self.audit = AuditTrail(plugins, db, clock)
         self.run_ids = RunIds(db)
         self.listeners = RunFeed(plugins.run_listeners, clock, limit=config.plugins.listener_queue)
         db.listen(self.listeners.put if plugins.run_listeners else None)

@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 import falcon
 import msgspec
 
-from xwheel.accounts.audit.refusals import RefusalLog
-from xwheel.accounts.parts import AccessParts
+from xwheel.access.parts import AccessParts
 from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.body import read_fields
 from xwheel.api.http.headers import KEY_HEADER
@@ -26,6 +25,7 @@ from xwheel.errors import ConflictError, FieldError, NotFoundError
 from xwheel.model import Run
 from xwheel.model.access import Permission, current_actor
 from xwheel.plugin.discovery import Plugins
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
@@ -43,7 +43,6 @@ from xwheel.scheduler.runs.run_now import AT_ONCE, RunNow, When
 from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.scheduler.timetable import CalendarCache, Timetable
 from xwheel.storage import jobs
-from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Connection, Database
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -57,7 +56,7 @@ class ApiParts:
 
     Attributes:
         config: Limits and threads.
-        access: Accounts, sessions and tokens.
+        access: Tokens.
         secrets: What executors may show.
         health: The state of the node; must not wait for anything.
         listener_health: The state of each run listener.
@@ -66,7 +65,6 @@ class ApiParts:
         shipped_logs: Takes logs of runs from executors.
         kill: Ends a run, or begins to.
         audit: Where it is recorded who did what.
-        refusals: Where it is recorded who might not do what.
         live: Knows what changed lately.
         node_id: The node that this is; None for a process that is none.
         lease: Its partitions, likewise.
@@ -97,7 +95,6 @@ class ApiParts:
     shipped_logs: ShippedLogs
     kill: Callable[[int], Run]
     audit: AuditTrail
-    refusals: RefusalLog
     live: LiveReader
     node_id: str | None
     lease: Lease | None

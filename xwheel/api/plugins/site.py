@@ -17,6 +17,7 @@ from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
 from xwheel.errors import FieldError
 from xwheel.model import Job
 from xwheel.model.access import Permission, current_actor
+from xwheel.model.deeds import Deed
 from xwheel.model.runs import OPEN_STATES
 from xwheel.plugin.routes import PluginGroup
 from xwheel.scheduler.cluster.contract import Lease
@@ -75,6 +76,15 @@ class RouteSite:
         """Record in the audit what the caller does."""
         self._parts.audit.record(conn, action, kind, object_id, group_id=group_id, before=before, after=after)
         has_recorded.set(True)
+
+    def record_many(self, conn: Any, deeds: Sequence[Deed]) -> None:
+        """Record what is done to many objects."""
+        self._parts.audit.record_many(conn, deeds)
+        has_recorded.set(True)
+
+    def forget_tokens(self) -> None:
+        """Let tokens that were changed count in this process at once."""
+        self._parts.access.tokens.forget()
 
     def need(
         self, permission: Permission, group_id: int | None = None, kind: str = "object", key: object = ""

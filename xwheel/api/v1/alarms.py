@@ -10,7 +10,6 @@ from typing import Any
 import falcon
 
 from xwheel.api.http.body import InputError, fields_in, take_body, take_changes, take_query
-from xwheel.api.http.errors import BusyError
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
 from xwheel.api.http.resource import (
     ApiParts,
@@ -36,6 +35,7 @@ from xwheel.api.schema.alarms import (
     AttemptQuery,
     AttemptView,
 )
+from xwheel.errors import BusyError
 from xwheel.model.alarms import AlarmKind, AlarmTarget
 from xwheel.model.alarms import AlarmRule as RuleRecord
 from xwheel.plugin.resources import Operation

@@ -11,12 +11,20 @@ import falcon
 
 from xwheel.api.http.auth import Caller, ExecutorGate, UnknownCallerError, actor_of_caller
 from xwheel.api.http.body import BodyTooLargeError, read_body
-from xwheel.api.http.errors import RETRY_AFTER_S, BusyError, new_incident
+from xwheel.api.http.errors import RETRY_AFTER_S, new_incident
 from xwheel.api.http.places import Places
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.xxl.job_calls import JobCalls
 from xwheel.api.xxl.plaintext import to_plain
-from xwheel.errors import ForbiddenError, HiddenError, LogStoreError, NotFoundError, WireError, XwheelError
+from xwheel.errors import (
+    BusyError,
+    ForbiddenError,
+    HiddenError,
+    LogStoreError,
+    NotFoundError,
+    WireError,
+    XwheelError,
+)
 from xwheel.model import RegisteredExecutor
 from xwheel.model.access import acting
 from xwheel.runtime.http_limits import Refusals, route_of
@@ -55,7 +63,7 @@ class ExecutorCalls:
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
-        self.gate = ExecutorGate(parts.secrets, parts.access.tokens, parts.clock, parts.refusals)
+        self.gate = ExecutorGate(parts.secrets, parts.access.tokens, parts.clock, parts.audit)
         self._odd = Refusals("method other than POST")
         self._jobs = JobCalls(parts)
         self._job_calls = frozenset(self._jobs.names if parts.config.job_openapi else ())

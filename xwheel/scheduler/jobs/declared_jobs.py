@@ -29,6 +29,7 @@ from xwheel.model import Job
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.versions import JobAction
 from xwheel.plugin.questions import PluginQuestions
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.jobs.declared_plan import (
     BadDeclaration,
@@ -61,7 +62,6 @@ from xwheel.scheduler.jobs.ownership import (
 from xwheel.scheduler.jobs.versions import JobHistory, JobStep, stopped
 from xwheel.scheduler.timetable import AskedTimetable
 from xwheel.storage import jobs
-from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.database.rows import chunks
 from xwheel.storage.declarations import owners, records

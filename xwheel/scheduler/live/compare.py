@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from xwheel.model import OPEN_STATES, RegisteredExecutor
-from xwheel.model.audit import AuditOutcome
+from xwheel.plugin.news import NewsItem
 from xwheel.scheduler.live.feed import EventKind, LiveEvent, Receivers
 from xwheel.storage.leases import LeaseRow
-from xwheel.storage.live.news import AuditedChange, LiveAlarm, LiveRun
+from xwheel.storage.live.news import LiveAlarm, LiveRun
 
 KINDS: Final = {
     "run": EventKind.RUN,
@@ -20,7 +20,7 @@ KINDS: Final = {
     "alarm_rule": EventKind.RULE,
     "account": EventKind.ACCOUNT,
 }
-"""Kind of an object of the audit to the kind of event that tells of it; others are on no page that stays open."""
+"""Kind of an object to the kind of event that tells of it; others are on no page that stays open."""
 
 OF_NO_GROUP: Final = {
     EventKind.PAUSE: Receivers.READERS,
@@ -71,23 +71,19 @@ def _run_event(row: LiveRun) -> LiveEvent:
     return LiveEvent(EventKind.RUN, row.id, row.job_id, row.group_id, row.state.value, chain_id=row.chain_id)
 
 
-def audit_events(rows: Collection[AuditedChange], runs: Mapping[int, LiveRun]) -> Iterator[LiveEvent]:
-    """Give what people changed; ``runs`` are known ones, whose state and job are told."""
+def news_events(rows: Collection[NewsItem], runs: Mapping[int, LiveRun]) -> Iterator[LiveEvent]:
+    """Give what plugins say was changed; ``runs`` are known ones, whose state and job are told."""
     for row in rows:
-        kind = KINDS.get(row.object_kind)
-        if kind is None or row.outcome != AuditOutcome.DONE:
+        kind = KINDS.get(row.kind)
+        if kind is None:
             continue
-        number = int(row.object_id) if row.object_id.isdecimal() else None
-        known = runs.get(number or 0) if kind is EventKind.RUN else None
+        known = runs.get(row.object_id or 0) if kind is EventKind.RUN else None
         if known is not None:
             yield _run_event(known)
             continue
         receivers = Receivers.GROUP if row.group_id is not None else OF_NO_GROUP.get(kind, Receivers.ALL)
-        state = row.action.rpartition(".")[2]
-        job_id = number if kind is EventKind.JOB else None
-        yield LiveEvent(
-            kind, number, job_id, row.group_id, None if kind is EventKind.RUN else state, receivers
-        )
+        state = None if kind is EventKind.RUN else row.state
+        yield LiveEvent(kind, row.object_id, row.job_id, row.group_id, state, receivers)
 
 
 def alarm_events(before: Mapping[int, LiveAlarm], rows: Collection[LiveAlarm]) -> Iterator[LiveEvent]:

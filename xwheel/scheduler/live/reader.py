@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -9,13 +10,14 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from xwheel.clock import Clock
-from xwheel.errors import StorageError, XwheelError
+from xwheel.errors import PluginError, StorageError, XwheelError
 from xwheel.model import RegisteredExecutor, RunState
+from xwheel.plugin.news import BringsNews, NewsItem, find_newest, read_news
 from xwheel.scheduler.live.compare import (
     RunsNow,
     alarm_events,
-    audit_events,
     executor_events,
+    news_events,
     node_events,
     run_events,
 )
@@ -32,8 +34,10 @@ from xwheel.storage import leases, settings
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.leases import LeaseRow, NodeRow
 from xwheel.storage.live import news
-from xwheel.storage.live.news import AuditedChange, LiveAlarm
+from xwheel.storage.live.news import LiveAlarm
 from xwheel.storage.reports import DAY_MS
+
+logger = logging.getLogger(__name__)
 
 READ_MS: Final = 1000
 ASKED_MS: Final = 10_000
@@ -61,7 +65,7 @@ FAILED_MS: Final = 30_000
 LATE_MS: Final = 30_000
 
 
-R = TypeVar("R", AuditedChange, LiveAlarm)
+R = TypeVar("R", NewsItem, LiveAlarm)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,6 +125,7 @@ class LiveReader:
         db: The database.
         clock: Where time comes from.
         live_executors: Returns all live executors at a time, from memory.
+        news: Plugins that say what was changed.
         max_age_ms: When somebody asks, older news are read first: by the caller, where no loop did.
     """
 
@@ -129,6 +134,7 @@ class LiveReader:
         db: Database,
         clock: Clock,
         live_executors: Callable[[int], Iterable[RegisteredExecutor]],
+        news: Sequence[BringsNews] = (),
         *,
         max_age_ms: int = 3 * READ_MS,
     ) -> None:
@@ -146,7 +152,8 @@ class LiveReader:
         self._read_ms: int | None = None
         self._error = ""
         self._seen: _Seen | None = None
-        self._audited: _Newest[AuditedChange] = _Newest()
+        self._bringers = tuple(news)
+        self._brought: list[_Newest[NewsItem]] = [_Newest() for _ in self._bringers]
         self._alarmed: _Newest[LiveAlarm] = _Newest()
         self._failed: Mapping[int, int] = {}
         self._failed_ms: int | None = None
@@ -211,7 +218,10 @@ class LiveReader:
             before = self._seen
             if before is not None:
                 events += _compare_runs(conn, before.runs, runs)
-            audited = news.list_audited(conn, self._audited.before, NEWS)
+            brought = [
+                _read_news(item, conn, seen.before)
+                for item, seen in zip(self._bringers, self._brought, strict=True)
+            ]
             alarmed = news.list_alarmed(conn, self._alarmed.before, NEWS)
             seen = _Seen(
                 runs=runs,
@@ -223,7 +233,8 @@ class LiveReader:
             if is_new or self._is_older(self._failed_ms, FAILED_MS - 1):
                 self._failed = news.count_failed(conn, now_ms - DAY_MS)
                 self._failed_ms = self._clock.monotonic_ms()
-        events += self._news_of_edits(audited, runs, now_ms)
+        for known, rows in zip(self._brought, brought, strict=True):
+            events += _news_of_edits(known, rows, runs, now_ms)
         events += self._news_of_alarms(alarmed, now_ms)
         if before is not None:
             events += executor_events(before.executors, executors)
@@ -238,15 +249,8 @@ class LiveReader:
 
     def _begin(self, conn: Connection, now_ms: int) -> None:
         self._seen = None
-        audited, alarmed = news.find_newest_ids(conn)
-        self._audited, self._alarmed = _Newest(audited, now_ms), _Newest(alarmed, now_ms)
-
-    def _news_of_edits(self, rows: Sequence[AuditedChange], runs: RunsNow, now_ms: int) -> list[LiveEvent]:
-        fresh = [row for row in reversed(rows) if row.id not in self._audited.rows]
-        self._audited.note(rows, now_ms)
-        if len(rows) >= NEWS and len(fresh) == len(rows):
-            return [LiveEvent(kind, receivers=Receivers.READERS) for kind in EventKind]
-        return list(audit_events(fresh, runs.rows))
+        self._brought = [_Newest(find_newest(item, conn), now_ms) for item in self._bringers]
+        self._alarmed = _Newest(news.find_newest_alarm(conn), now_ms)
 
     def _news_of_alarms(self, rows: Sequence[LiveAlarm], now_ms: int) -> list[LiveEvent]:
         events = list(alarm_events(self._alarmed.rows, rows[::-1]))
@@ -254,6 +258,25 @@ class LiveReader:
         if len(rows) >= NEWS and len(events) == len(rows):
             return [LiveEvent(EventKind.ALARM, receivers=Receivers.READERS)]
         return events
+
+
+def _read_news(item: BringsNews, conn: Connection, after: int) -> Sequence[NewsItem]:
+    """Return what a plugin says was changed; nothing if it fails, which the log tells."""
+    try:
+        return read_news(item, conn, after, NEWS)
+    except PluginError as error:
+        logger.warning("%s", error)
+        return ()
+
+
+def _news_of_edits(
+    known: _Newest[NewsItem], rows: Sequence[NewsItem], runs: RunsNow, now_ms: int
+) -> list[LiveEvent]:
+    fresh = [row for row in reversed(rows) if row.id not in known.rows]
+    known.note(rows, now_ms)
+    if len(rows) >= NEWS and len(fresh) == len(rows):
+        return [LiveEvent(kind, receivers=Receivers.READERS) for kind in EventKind]
+    return list(news_events(fresh, runs.rows))
 
 
 def _read_runs(conn: Connection, after_ms: int, now_ms: int) -> RunsNow:

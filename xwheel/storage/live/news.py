@@ -1,7 +1,7 @@
 """What changed lately, asked once a second: a few statements, each bounded and answered from an index.
 
 Runs are compared with how they were a second ago, so that nothing has to be
-written for it; changes that people make are read from the newest rows of the audit.
+written for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from sqlalchemy import Connection, Select, bindparam, func, select
 
 from xwheel.model import PARTITIONS, RunState
 from xwheel.storage.database.rows import IN_LIMIT, in_parts
-from xwheel.storage.schema.access_tables import audit
 from xwheel.storage.schema.tables import IS_SENT, alarm, hourly_report, run
 
 
@@ -26,17 +25,6 @@ class LiveRun(NamedTuple):
     state: RunState
     due_ms: int
     chain_id: int
-
-
-class AuditedChange(NamedTuple):
-    """A row of the audit: what was done to which object."""
-
-    id: int
-    action: str
-    object_kind: str
-    object_id: str
-    group_id: int | None
-    outcome: str
 
 
 class LiveAlarm(NamedTuple):
@@ -55,12 +43,6 @@ _SENT: Final = _RUN.where(IS_SENT).limit(bindparam("most"))
 _RECENT: Final = (
     _RUN.where(run.c.due_ms > bindparam("after_ms"), run.c.due_ms <= bindparam("until_ms"))
     .order_by(run.c.due_ms.desc())
-    .limit(bindparam("most"))
-)
-_AUDITED: Final = (
-    select(*(audit.c[name] for name in AuditedChange._fields))
-    .where(audit.c.id > bindparam("after"))
-    .order_by(audit.c.id.desc())
     .limit(bindparam("most"))
 )
 _ALARMS: Final = (
@@ -92,21 +74,14 @@ def list_by_id(conn: Connection, ids: Collection[int]) -> list[LiveRun]:
     return list(map(_live_run, rows))
 
 
-def list_audited(conn: Connection, after: int, limit: int) -> list[AuditedChange]:
-    """Return at most ``limit`` rows of the audit whose id is greater, newest first."""
-    return [AuditedChange(*row) for row in conn.execute(_AUDITED, {"after": after, "most": limit})]
-
-
 def list_alarmed(conn: Connection, after: int, limit: int) -> list[LiveAlarm]:
     """Return at most ``limit`` alarms whose id is greater, newest first."""
     return [LiveAlarm(*row) for row in conn.execute(_ALARMS, {"after": after, "most": limit})]
 
 
-def find_newest_ids(conn: Connection) -> tuple[int, int]:
-    """Return the greatest ids of the audit and of alarms; 0 where there is no row."""
-    newest = (conn.execute(select(func.max(column))).scalar() for column in (audit.c.id, alarm.c.id))
-    audited, alarmed = newest
-    return audited or 0, alarmed or 0
+def find_newest_alarm(conn: Connection) -> int:
+    """Return the greatest id of alarms; 0 where there is none."""
+    return conn.execute(select(func.max(alarm.c.id))).scalar() or 0
 
 
 def count_failed(conn: Connection, from_ms: int) -> dict[int, int]:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, inspect, literal_column, select, text
 from sqlalchemy.exc import OperationalError
 
 from xwheel.errors import SchemaError
+from xwheel.plugin.tables import GIVEN_UP
 from xwheel.storage.database.engine import Database
 from xwheel.storage.database.requirements import PROBE
 from xwheel.storage.schema.tables import metadata
@@ -139,7 +140,7 @@ def _find_remains(conn: Connection) -> list[str]:
     """
     tables = _tables(conn)
     ours = tables - {VERSION_TABLE}
-    if VERSION_TABLE not in tables or not ours or not ours <= set(metadata.tables):
+    if VERSION_TABLE not in tables or not ours or not ours <= {*metadata.tables, *GIVEN_UP}:
         return []
     for name in ours & {"executor_group", "job", "run"}:
         if conn.execute(select(literal_column("1")).select_from(metadata.tables[name]).limit(1)).first():

@@ -83,7 +83,7 @@ def forget(db: Database, plugin: str, migration: str) -> None:
 
 def _upgrade_one(db: Database, known: KnownTables) -> list[str]:
     for table in sorted(OURS):
-        if table.startswith(known.prefix):
+        if known.owns(table):
             raise SchemaError(
                 f"plugin {known.name}: xwheel's own table {table} begins with {known.prefix}: give the plugin "
                 "another name"
@@ -109,7 +109,7 @@ def _apply(conn: Connection, known: KnownTables, migration: Migration) -> None:
         except BaseException as error:
             raise _FailedError(" ".join(error_words(error).split())) from error
     after = set(inspect(conn).get_table_names())
-    strange = sorted(name for name in before ^ after if not name.startswith(known.prefix))
+    strange = sorted(name for name in before ^ after if not known.owns(name))
     if strange:
         raise SchemaError(f"it made or dropped {strange[0]}, which does not begin with {known.prefix}")
     conn.execute(
@@ -147,7 +147,7 @@ def _guarding_names(known: KnownTables) -> Iterator[None]:
     """Refuse a table of another name before it is made, and let texts of those that are made compare by bytes."""
 
     def before_create(table: Table, conn: Connection, **more: Any) -> None:
-        if not table.name.startswith(known.prefix):
+        if not known.owns(table.name):
             raise SchemaError(f"it makes the table {table.name}, which does not begin with {known.prefix}")
         set_collation(table, conn, **more)
 
