@@ -7,6 +7,10 @@ from importlib.metadata import entry_points
 
 def test_no_other_plugin_is_installed() -> None:
     found = {entry.dist.name for entry in entry_points(group="xwheel") if entry.dist}
-    assert found == {"xwheel", "xwheel-accounts", "xwheel-console", "xwheel-devtools", "xwheel-jobs-as-code"}, (
-        "plugins are tested in environments of their own: run 'make clean', then 'make test'"
-    )
+    assert found == {
+        "xwheel",
+        "xwheel-accounts",
+        "xwheel-console",
+        "xwheel-devtools",
+        "xwheel-jobs-as-code",
+    }, "plugins are tested in environments of their own: run 'make clean', then 'make test'"

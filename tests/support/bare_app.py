@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 from xwheel.api.app import build_management_app
 from xwheel.api.openapi.document import DescribedRoute, build_document, operations
+from xwheel.api.openapi.words import TAGS
 from xwheel.config import Config
 from xwheel.config.sections import ApiSection
 from xwheel.plugin.discovery import load_plugins
 from xwheel.plugin.registries import Registry
 
+PLUGINS = load_plugins(Config())
+CHAPTERS = {
+    first: words for item in PLUGINS.resources.values() for first, words in item.chapters.items()
+} | TAGS
+
 
 def _bare_app() -> Any:
-    plugins = load_plugins(Config())
     parts: Any = SimpleNamespace(
         config=ApiSection(),
         db=None,
@@ -25,7 +31,7 @@ def _bare_app() -> Any:
         access=SimpleNamespace(tokens=None),
         audit=None,
         plugins=replace(
-            plugins, pages=Registry("set of pages", {}, {}), routes=Registry("set of routes", {}, {})
+            PLUGINS, pages=Registry("set of pages", {}, {}), routes=Registry("set of routes", {}, {})
         ),
     )
     return build_management_app(parts)
@@ -33,5 +39,7 @@ def _bare_app() -> Any:
 
 APP = _bare_app()
 _ROUTES = [DescribedRoute(*route, APP.needs[route[0]]) for route in APP.routes]
-DOCUMENT = build_document(_ROUTES)
+DOCUMENT = build_document(_ROUTES, CHAPTERS)
 OPERATIONS = list(operations(_ROUTES))
+NEEDS = {re.sub(r":\w+\}", "}", path).removeprefix("/api/v1"): needs for path, needs in APP.needs.items()}
+"""Path below the prefix, to method, to what it needs: of the core's routes and of those of installed plugins."""

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 
 from sqlalchemy import Connection, insert, inspect, text
 from sqlalchemy.exc import OperationalError
 
 from tests.support import servers
+from xwheel.config import Config
 from xwheel.model import PARTITIONS
+from xwheel.plugin.discovery import load_plugins
+from xwheel.plugin.tables import GIVEN_UP, Tables
 from xwheel.storage import settings
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import migrate, tables
+from xwheel.storage.schema import migrate, plugin_tables, tables
 
 LARGE = 10_000
 BACKENDS = {"mariadb": servers.mariadb, "postgresql": servers.postgresql}
@@ -28,6 +32,7 @@ def server_database(backend: str, name: str = "xwheel_test", *, durable: bool = 
         create_database(base, backend, name)
         db = Database(base + name)
         migrate.upgrade(db)
+        plugin_tables.upgrade(db, installed_tables())
         db.close()
         yield base + name
 
@@ -131,13 +136,30 @@ def _seed(conn: Connection) -> None:
     )
     conn.execute(insert(tables.run_id_block).values(name="run", next_id=1))
     settings.insert_setting(conn, settings.CHAINS, "")
+    done = [
+        {"plugin": name, "name": migration.name, "position": place, "applied_ms": 0}
+        for name, item in installed_tables().items()
+        for place, migration in enumerate(item.migrations())
+    ]
+    if done:
+        conn.execute(insert(tables.plugin_migration), done)
+
+
+@cache
+def installed_tables() -> Mapping[str, Tables]:
+    """Return the tables of the plugins that are installed; nodes on a server make none by themselves."""
+    return load_plugins(Config()).tables
+
+
+def _of_plugins() -> set[str]:
+    return {name for item in installed_tables().values() for name in item.tables()}
 
 
 def restore_schema(db: Database) -> None:
     """Bring the schema back to this version's; a test may have taken it down or made it another's."""
     with db.read() as conn:
         found = set(inspect(conn).get_table_names())
-        known = {*tables.metadata.tables, "alembic_version"}
+        known = {*tables.metadata.tables, *GIVEN_UP, *_of_plugins(), "alembic_version"}
         revisions = conn.execute(text("SELECT version_num FROM alembic_version")) if known <= found else []
         if found == known and [row[0] for row in revisions] == [migrate.head_revision()]:
             return
@@ -146,3 +168,4 @@ def restore_schema(db: Database) -> None:
         for name in sorted(found):
             conn.execute(text(f"DROP TABLE {quote(name)}"))
     migrate.upgrade(db)
+    plugin_tables.upgrade(db, installed_tables())

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from sqlalchemy import text
+from xwheel_accounts.storage import accounts, links, sessions, settings
+from xwheel_accounts.storage.sessions import Failures
 
 from tests.support.million import _copy
 from tests.support.plan_cases import MANY, Case
 from tests.support.rows import NOW
 from xwheel.model.access import Grant, Grants, Role
-from xwheel.storage.access import accounts, links, sessions, settings, tokens
-from xwheel.storage.access.sessions import Failures
+from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
 
 ACCOUNTS: Final = 5000

@@ -7,15 +7,16 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 from sqlalchemy import text
+from xwheel_accounts.audit import trail as audit
+from xwheel_accounts.audit.records import AuditHead, AuditRow
+from xwheel_accounts.storage import audit_chain, audit_list
+from xwheel_accounts.storage.audit_list import AuditFilter, AuditKey
+from xwheel_accounts.storage.tables import audit as table
 
 from tests.support.million import GROUPS, JOBS, _copy
 from tests.support.plan_cases import FEW_GROUPS, MANY, Case
 from tests.support.rows import NOW
-from xwheel.model.audit import AuditHead, AuditRow
-from xwheel.storage.access import audit, audit_chain, audit_list
-from xwheel.storage.access.audit_list import AuditFilter, AuditKey
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema.access_tables import audit as table
 
 ROWS: Final = 1_000_000
 WAITING: Final = 60

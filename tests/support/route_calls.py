@@ -10,15 +10,17 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
-from tests.component.api.conftest import Api
-from tests.support.callers import HASHED, PASSWORD, Person
+from xwheel_accounts.accounts import LINK_MS
+from xwheel_accounts.storage import accounts, links
+
+from tests.product.accounts.conftest import PeopleApi
+from tests.product.accounts.people import HASHED, PASSWORD, Person
 from tests.support.rows import NOW, make_executor, make_run
-from xwheel.accounts.accounts import LINK_MS
 from xwheel.model import NewSource, Run, RunState
 from xwheel.model.access import Grants
 from xwheel.model.alarms import AlarmKind, AlarmTarget, AttemptState
 from xwheel.storage import reports
-from xwheel.storage.access import accounts, executor_secrets, links, tokens
+from xwheel.storage.access import executor_secrets, tokens
 from xwheel.storage.alarms import alarms, attempts
 from xwheel.storage.declarations import owners, records
 from xwheel.storage.declarations.records import DeclaredJob
@@ -66,7 +68,7 @@ class World:
         api: Behind which they are.
     """
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: PeopleApi) -> None:
         self.api = api
         self._numbers = count(1)
         api.asked.logs = lambda run, from_line: LogData(

@@ -19,22 +19,20 @@ from tests.support.lines import Line
 from tests.support.rows import NOW, make_run
 from xwheel.alarms.channels import AlarmChannels, ChannelHealth, Sent
 from xwheel.alarms.rules import AlarmManager
-from xwheel.api.app import build_management_app, executor_app
+from xwheel.api.app import build_management_app, executor_app, plugin_routes
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.openapi.document import DescribedRoute, build_document
 from xwheel.api.schema.health import HealthReport
 from xwheel.builtin import daily_interval, routers, schedule_types
 from xwheel.builtin.glue_bean import BeanGlue
-from xwheel.builtin.local_accounts import LocalAccounts
 from xwheel.config import build_config
 from xwheel.model import Run, RunState
 from xwheel.model.alarms import AlarmAttempt
 from xwheel.node.loops import Scheduler
 from xwheel.node.node import api_parts
 from xwheel.node.pipeline import Core
-from xwheel.plugin import Alarm, GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
+from xwheel.plugin import Alarm, GlueRequest, GlueType, HandlerLookup, PluginSite, Router, ScheduleType
 from xwheel.plugin.discovery import Plugins
-from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.listeners import ListenerHealth
 from xwheel.scheduler.logs.reading import ExecutorLogs, LogReader
@@ -110,7 +108,6 @@ def shipped_plugins() -> Plugins:
         schedule_types=Registry[ScheduleType]("schedule type", {item.name: item for item in types}, {}),
         routers=Registry[Router]("router", {item.name: item for item in ways}, {}),
         glue_types=Registry[GlueType]("glue type", {"BEAN": BeanGlue(), "SCRIPT": ScriptGlue()}, {}),
-        identity_providers=Registry[IdentityProvider]("identity provider", {"local": LocalAccounts()}, {}),
     )
 
 
@@ -162,6 +159,7 @@ class Api:
     channels: Channels
     management: falcon.testing.TestClient
     executor: falcon.testing.TestClient
+    site: PluginSite
 
     def call(self, method: str, path: str, body: object = None, **options: Any) -> falcon.testing.Result:
         """Call the management API with the right token."""
@@ -239,15 +237,15 @@ def api_with(db: Database) -> Callable[..., Api]:
     return lambda **settings: make_api(db, settings)
 
 
-def make_api(db: Database, settings: dict[str, Any]) -> Api:
-    """Return both applications over a database."""
+def make_api(db: Database, settings: dict[str, Any], plugins: Plugins | None = None) -> Api:
+    """Return both applications over a database, with what the core ships or other plugins."""
     clock = ManualClock(NOW)
     db.transaction(lambda conn: tokens.insert_token(conn, "tests", TOKEN, NOW))
     asked = Asked()
     channels = Channels(clock)
     config = build_config({"api": settings})
     scheduler = Scheduler(
-        Core(config, db, shipped_plugins(), EXECUTOR_TOKEN, clock, transport=lambda *_: Line())
+        Core(config, db, plugins or shipped_plugins(), EXECUTOR_TOKEN, clock, transport=lambda *_: Line())
     )
     parts = dataclasses.replace(
         api_parts(scheduler, asked.health),
@@ -255,14 +253,16 @@ def make_api(db: Database, settings: dict[str, Any]) -> Api:
         alarms=AlarmManager(db, clock, channels, scheduler.core.audit, lambda: None),
         listener_health=lambda: asked.listeners,
     )
+    routes = plugin_routes(parts)
     return Api(
         db,
         clock,
         parts,
         asked,
         channels,
-        DeclaredAnswers(build_management_app(parts)),
-        falcon.testing.TestClient(executor_app(parts)),
+        DeclaredAnswers(build_management_app(parts, routes)),
+        falcon.testing.TestClient(executor_app(parts, routes)),
+        routes.site,
     )
 
 

@@ -12,9 +12,10 @@ import pytest
 
 from tests.component.api.conftest import EXECUTOR_TOKEN, LIMIT, TOKEN, Api
 from tests.support.routes import PUBLIC, ROUTES, SIGN_IN
-from xwheel.accounts.tokens import MOST_LOOKS, TokenStore
-from xwheel.api.http.auth import Gate, GuardedApp
+from xwheel.access.tokens import MOST_LOOKS, TokenStore
+from xwheel.api.http.auth import ApiGate, GuardedApp
 from xwheel.api.http.client import TrustedProxies
+from xwheel.api.http.gates import PluginGates
 from xwheel.api.http.permissions import PERMISSIONS
 from xwheel.errors import ConfigError
 from xwheel.plugin.resources import CALLER, Of
@@ -174,7 +175,10 @@ def test_a_route_that_does_not_say_what_it_needs_stops_the_start(api: Api) -> No
     class Open:
         def on_get(self, req: falcon.Request, resp: falcon.Response) -> None: ...
 
-    app = GuardedApp(Gate(api.db, api.parts.access, api.clock, TrustedProxies(), api.parts.refusals))
+    proxies = TrustedProxies()
+    gates = PluginGates({}, api.site, proxies)
+    parts = api.parts
+    app = GuardedApp(ApiGate(parts.db, parts.access.tokens, gates, parts.clock, proxies, parts.audit))
     for needs in (None, {}, {"POST": CALLER}, {"GET": CALLER, "POST": CALLER}):
         with pytest.raises(ConfigError, match="must say what each of GET needs"):
             app.add_route("/open", Open(), needs=needs)

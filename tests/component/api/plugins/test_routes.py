@@ -12,6 +12,7 @@ from typing import Any
 import falcon.testing
 import pytest
 from sqlalchemy import select
+from xwheel_accounts.storage.tables import audit
 
 from tests.component.api.conftest import EXECUTOR_TOKEN, TOKEN, Api, DeclaredAnswers
 from xwheel.api.app import build_management_app, executor_app, plugin_routes
@@ -21,7 +22,6 @@ from xwheel.plugin import Permission, PluginSite, Route, RouteCall, RouteRefused
 from xwheel.plugin.registries import Registry
 from xwheel.storage import executors
 from xwheel.storage.access import tokens
-from xwheel.storage.schema.access_tables import audit
 from xwheel.wire.contract import TOKEN_HEADER
 
 OWNER = "xwheel-toys 1.0 (entry point toys = xwheel_toys)"

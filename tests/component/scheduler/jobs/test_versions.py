@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, select
+from xwheel_accounts.storage.tables import audit
 from xwheel_devtools.testing import ManualClock
 
 from tests.support import node as support
@@ -32,7 +33,6 @@ from xwheel.storage import executors, job_versions, jobs, retention
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.declarations import records
 from xwheel.storage.declarations.records import DeclaredJob
-from xwheel.storage.schema.access_tables import audit
 from xwheel.storage.schema.tables import job_version
 
 RATE = {"schedule_type": "FIX_RATE", "schedule_conf": "60s"}

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, update
+from xwheel_accounts.audit.records import AuditEntry, AuditOutcome
+from xwheel_accounts.audit.trail import AuditTrail, signing_keys
+from xwheel_accounts.storage.tables import audit
 from xwheel_devtools.testing import ManualClock
 
 from tests.support.rows import NOW, make_executor, make_run
@@ -16,17 +19,14 @@ from xwheel.errors import DatabaseUnreachableError, StorageError
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.model.access import ALL, Grant, Grants, Role
 from xwheel.model.alarms import AlarmKind
-from xwheel.model.audit import AuditEntry, AuditOutcome
 from xwheel.runtime.sealing import KeyRing
 from xwheel.scheduler.live import reader as module
 from xwheel.scheduler.live.feed import EventKind, LiveCounts, LiveEvent, LiveScope
 from xwheel.scheduler.live.reader import ASKED_MS, COMMIT_MS, FORGET_MS, MOST_ANSWERS, LiveReader
 from xwheel.storage import leases, reports, runs, settings
-from xwheel.storage.access.audit import AuditTrail, signing_keys
 from xwheel.storage.alarms import alarms
 from xwheel.storage.database.engine import Database
 from xwheel.storage.reports import HOUR_MS, Counts, JobHour
-from xwheel.storage.schema.access_tables import audit
 from xwheel.storage.schema.tables import alarm
 from xwheel.storage.schema.tables import run as run_table
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import insert as insert_into
 from sqlalchemy import select
+from xwheel_accounts.storage import links
+from xwheel_accounts.storage.tables import sign_in_link
 from xwheel_devtools.testing import ManualClock
 
 from tests.support.rows import NOW, job_values, make_run
@@ -17,11 +19,9 @@ from xwheel.model import FINAL_STATES, OPEN_STATES, Run, RunState
 from xwheel.model.versions import JobVersion
 from xwheel.scheduler.upkeep.retention import RetentionLoop
 from xwheel.storage import job_versions, jobs, reports, retention
-from xwheel.storage.access import links
 from xwheel.storage.database.engine import Database
 from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 from xwheel.storage.schema import tables
-from xwheel.storage.schema.access_tables import sign_in_link
 
 
 def make_loop(db: Database, clock: ManualClock, **changes: Any) -> RetentionLoop:

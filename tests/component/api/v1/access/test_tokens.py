@@ -6,11 +6,7 @@ from typing import Any
 
 import falcon.testing
 import pytest
-
-from tests.component.api.conftest import TOKEN, Api
-from tests.unit.api.openapi.test_pages import API, table_of
-from xwheel.api.schema.access import NewTokenView, OwnTokenCreate, TokenCreate, TokenQuery
-from xwheel.api.schema.accounts import (
+from xwheel_accounts.api.messages import (
     AccountChange,
     AccountCreate,
     NewAccountView,
@@ -21,6 +17,10 @@ from xwheel.api.schema.accounts import (
     SettingInput,
     SignInInput,
 )
+
+from tests.component.api.conftest import TOKEN, Api
+from tests.unit.api.openapi.test_pages import API, table_of
+from xwheel.api.schema.access import NewTokenView, OwnTokenCreate, TokenCreate, TokenQuery
 from xwheel.errors import ConflictError
 from xwheel.node.first_secrets import ManagementToken
 from xwheel.storage.access import tokens
