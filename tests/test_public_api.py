@@ -108,7 +108,7 @@ PUBLIC = {
         "KnowsOwners",
         "MakesFirst",
         "NamesCaller",
-        "Owner",
+        "TokenOwner",
         "RecordsDeeds",
         "Book",
         "NotesRefusals",

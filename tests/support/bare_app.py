@@ -16,9 +16,9 @@ from xwheel.plugin.discovery import load_plugins
 from xwheel.plugin.registries import Registry
 
 PLUGINS = load_plugins(Config())
-CHAPTERS = {
+CHAPTERS = TAGS | {
     first: words for item in PLUGINS.resources.values() for first, words in item.chapters.items()
-} | TAGS
+}
 
 
 def _bare_app() -> Any:

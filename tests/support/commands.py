@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import typer.main
+import xwheel_accounts
 import xwheel_devtools
 import xwheel_jobs_as_code
 
@@ -18,11 +19,13 @@ from xwheel.cli.plugin_commands import CommandPlace
 def every_command() -> Any:
     """Return ``xwheel`` with all commands in its groups."""
     root = typer.main.get_command(main.app)
-    for item in (*xwheel_devtools.COMMANDS, *xwheel_jobs_as_code.COMMANDS):
+    for item in (*xwheel_accounts.COMMANDS, *xwheel_devtools.COMMANDS, *xwheel_jobs_as_code.COMMANDS):
         *before, name = item.name.split("/")
         group: Any = root
         for word in before:
             group = group.commands[word]
             group = getattr(group, "loaded", group)
-        group.commands[name] = LazyCommands(name, CommandPlace(item.module, item.help, item.is_one))
+        group.commands[name] = LazyCommands(
+            name, CommandPlace(item.module, item.help, getattr(item, "is_one", False))
+        )
     return root

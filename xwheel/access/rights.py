@@ -9,7 +9,7 @@ from typing import Final
 
 from xwheel.errors import FieldError, ForbiddenError, OutageError, PluginError
 from xwheel.model.access import NOTHING, Actor, ActorKind, Grants, Permission
-from xwheel.plugin.gates import Gate, KnowsOwners, Owner, checked_owners
+from xwheel.plugin.gates import Gate, KnowsOwners, TokenOwner, checked_owners
 from xwheel.plugin.validation import guarded
 from xwheel.storage import executors
 from xwheel.storage.access import tokens
@@ -31,9 +31,9 @@ class Rights:
     def __init__(self, gates: Mapping[str, Gate]) -> None:
         self._known = [(name, gate) for name, gate in sorted(gates.items()) if isinstance(gate, KnowsOwners)]
 
-    def owners(self, conn: Connection, ids: Collection[int]) -> dict[int, Owner]:
+    def owners(self, conn: Connection, ids: Collection[int]) -> dict[int, TokenOwner]:
         """Return accounts by id as they stand in the database; what a gate that fails says counts for nothing."""
-        found: dict[int, Owner] = {}
+        found: dict[int, TokenOwner] = {}
         for name, gate in self._known if ids else ():
             try:
                 said = guarded(f"gate {name}", lambda: gate.owners(conn, ids), allowed=OutageError)  # noqa: B023
@@ -80,7 +80,7 @@ class Rights:
             raise FieldError("groups", f"group {min(missing)} does not exist")
 
 
-def _with_owner(known: KnownToken, owner: Owner | None) -> KnownToken:
+def _with_owner(known: KnownToken, owner: TokenOwner | None) -> KnownToken:
     if owner is None:
         return known
     return replace(known, account_name=owner.name, account_grants=owner.grants, disabled=owner.is_shut_out)

@@ -60,8 +60,8 @@ from xwheel.plugin.gates import (
     KnowsOwners,
     MakesFirst,
     NamesCaller,
-    Owner,
     RecordsDeeds,
+    TokenOwner,
 )
 from xwheel.plugin.helpers import (
     ALARM_PLACEHOLDERS,
@@ -182,7 +182,6 @@ __all__ = [
     "Of",
     "OfObject",
     "Operation",
-    "Owner",
     "Pages",
     "Permission",
     "PlainUrl",
@@ -228,6 +227,7 @@ __all__ = [
     "StorageError",
     "Tables",
     "TakesOptions",
+    "TokenOwner",
     "WokenUp",
     "WorksAlong",
     "XwheelError",

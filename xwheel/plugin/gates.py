@@ -42,7 +42,7 @@ class CallHead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class TokenOwner:
     """Whose a token is.
 
     Attributes:
@@ -100,7 +100,7 @@ class Gate(Protocol):
 class KnowsOwners(Protocol):
     """A gate that knows accounts, to which tokens of xwheel may belong; without one such tokens open nothing."""
 
-    def owners(self, conn: Any, ids: Collection[int]) -> Mapping[int, Owner]:
+    def owners(self, conn: Any, ids: Collection[int]) -> Mapping[int, TokenOwner]:
         """Return accounts by id as they stand in the database; those that are gone are left out.
 
         Args:
@@ -251,7 +251,7 @@ def _grant(gate: str, found: object) -> Grant:
     return Grant(found.role, found.script)
 
 
-def checked_owners(gate: str, found: object, ids: Collection[int]) -> dict[int, Owner]:
+def checked_owners(gate: str, found: object, ids: Collection[int]) -> dict[int, TokenOwner]:
     """Return whose tokens are, as a gate says, of the accounts that were asked about.
 
     Raises:
@@ -264,7 +264,11 @@ def checked_owners(gate: str, found: object, ids: Collection[int]) -> dict[int, 
         owner = found.get(account_id)
         if owner is None:
             continue
-        if type(owner) is not Owner or type(owner.name) is not str or type(owner.is_shut_out) is not bool:
-            raise PluginError(f"gate {gate}: owners() must return objects of Owner")
+        if (
+            type(owner) is not TokenOwner
+            or type(owner.name) is not str
+            or type(owner.is_shut_out) is not bool
+        ):
+            raise PluginError(f"gate {gate}: owners() must return objects of TokenOwner")
         owners[account_id] = replace(owner, grants=checked_grants(gate, owner.grants))
     return owners

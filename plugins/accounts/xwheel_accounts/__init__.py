@@ -31,6 +31,7 @@ class AccountsCommands:
     name: str
     help: str
     module: str
+    is_one: bool = False
 
 
 COMMANDS = (

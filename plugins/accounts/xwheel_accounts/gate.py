@@ -9,7 +9,7 @@ from xwheel.access.rights import Rights
 from xwheel.clock import SystemClock
 from xwheel.config import Config
 from xwheel.errors import AuthError
-from xwheel.plugin import Actor, CallHead, Owner, PluginSite, RecordsDeeds
+from xwheel.plugin import Actor, CallHead, PluginSite, RecordsDeeds, TokenOwner
 from xwheel.storage.database.engine import Database
 
 from xwheel_accounts.accounts import AccountManager, is_admin
@@ -38,10 +38,10 @@ class AccountsGate:
         """Return what looks cookies up."""
         return SessionCheck(parts_of(site, self._config), secure_cookies=self._config.accounts.secure_cookies)
 
-    def owners(self, conn: Any, ids: Collection[int]) -> Mapping[int, Owner]:
+    def owners(self, conn: Any, ids: Collection[int]) -> Mapping[int, TokenOwner]:
         """Return accounts by id; who has to change the password may do nothing else."""
         return {
-            account_id: Owner(
+            account_id: TokenOwner(
                 name=known.name, grants=known.grants, is_shut_out=known.disabled or known.must_change
             )
             for account_id, known in accounts.get_accounts(conn, ids).items()

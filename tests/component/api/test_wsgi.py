@@ -11,6 +11,7 @@ import falcon.testing
 import pytest
 from sqlalchemy import QueuePool
 
+from tests.support.databases import installed_tables
 from tests.support.rows import make_executor, make_run
 from xwheel.api.wsgi import READ_MS, ManagementApp
 from xwheel.clock import wall_ms
@@ -33,7 +34,7 @@ def config(tmp_path: Path) -> Config:
 @pytest.fixture
 def db(config: Config) -> Iterator[Database]:
     """A database on which a node has started once."""
-    upgrade(config.database.url)
+    upgrade(config.database.url, installed_tables())
     made = Database(config.database.url)
     made.transaction(lambda conn: settings.insert_setting(conn, "executor_token", "k3yF0rTheExecut0rs-7hEy"))
     made.transaction(lambda conn: tokens.insert_token(conn, "tests", TOKEN, 1))
@@ -139,6 +140,6 @@ def test_a_process_that_cannot_open_the_database_says_so(
 
 
 def test_it_makes_no_token(config: Config) -> None:
-    upgrade(config.database.url)
+    upgrade(config.database.url, installed_tables())
     with pytest.raises(ConfigError, match="no node has started on this database yet"):
         ManagementApp(config)

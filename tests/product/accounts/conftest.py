@@ -65,7 +65,9 @@ def make_people_api(db: Database, settings: dict[str, Any]) -> PeopleApi:
     config = build_config({"api": settings})
     made = make_api(db, settings, with_accounts(shipped_plugins(), config))
     fields = {item.name: getattr(made, item.name) for item in dataclasses.fields(made)}
-    return PeopleApi(**fields, people=parts_of(made.site, config))
+    api = PeopleApi(**fields, people=parts_of(made.site, config))
+    api.refusals.step(made.clock.now_ms())  # as a node's loop does
+    return api
 
 
 @pytest.fixture

@@ -5,15 +5,21 @@ from __future__ import annotations
 import html
 import json
 from html.parser import HTMLParser
+from typing import Any
 
 from tests.component.api.conftest import Api
-from tests.support.bare_app import DOCUMENT, OPERATIONS
+from xwheel.api.openapi.document import DescribedRoute, build_document, operations
 from xwheel.api.openapi.pages import CSP
+
+
+def routes_of(api: Api) -> list[DescribedRoute]:
+    app: Any = api.management.app
+    return [DescribedRoute(*route, app.needs[route[0]]) for route in app.routes]
 
 
 def test_the_page_says_what_each_route_needs(api: Api) -> None:
     page = api.management.simulate_get("/docs").text
-    for item in OPERATIONS:
+    for item in operations(routes_of(api)):
         _, _, shown = page.partition(f'<details id="{item.id}">')
         shown = shown.partition("</details>")[0]
         public = item.need.permission is None and "Needs no token." in shown
@@ -22,7 +28,7 @@ def test_the_page_says_what_each_route_needs(api: Api) -> None:
 
 def test_the_document_is_served_to_everybody(api: Api) -> None:
     answer = api.management.simulate_get("/api/v1/openapi.json")
-    assert (answer.status_code, answer.json) == (200, json.loads(json.dumps(DOCUMENT)))
+    assert (answer.status_code, answer.json) == (200, json.loads(json.dumps(build_document(routes_of(api)))))
 
 
 class Page(HTMLParser):
@@ -53,8 +59,8 @@ def test_the_page_shows_every_operation_and_needs_no_other_server(api: Api) -> N
     assert not page.open
     assert page.tags.isdisjoint({"script", "style", "iframe", "img", "form", "object", "base"})
     ids = {value for _, name, value in page.attributes if name == "id"}
-    assert {item.id for item in OPERATIONS} <= ids
-    assert {f"schema-{name}" for name in DOCUMENT["components"]["schemas"]} <= ids
+    assert {item.id for item in operations(routes_of(api))} <= ids
+    assert {f"schema-{name}" for name in build_document(routes_of(api))["components"]["schemas"]} <= ids
     for _, name, value in page.attributes:
         assert not name.startswith("on")
         assert name != "style"

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from tests.component.api.conftest import Api
+from tests.product.accounts.conftest import make_people_api
 from tests.support.callers import ROLES, Callers
 from tests.support.rows import NOW, make_run
 from xwheel import __version__
@@ -16,6 +17,7 @@ from xwheel.api.v1 import live
 from xwheel.model import PARTITIONS, RunState
 from xwheel.model.access import ALL, Grants
 from xwheel.storage import jobs, leases
+from xwheel.storage.database.engine import Database
 from xwheel.storage.live import last_and_next
 from xwheel.storage.schema.tables import job
 
@@ -24,7 +26,8 @@ def of(role: str, *group_ids: int) -> Grants:
     return Grants(groups=dict.fromkeys(group_ids, ROLES[role]))
 
 
-def test_events_follow_what_is_done(api: Api) -> None:
+def test_events_follow_what_is_done(db: Database) -> None:
+    api = make_people_api(db, {})
     first = api.call("GET", "events").json
     assert (first["reset"], first["items"]) == (True, [])
     made = api.job()

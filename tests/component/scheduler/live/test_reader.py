@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, update
-from xwheel_accounts.audit.records import AuditEntry, AuditOutcome
-from xwheel_accounts.audit.trail import AuditTrail, signing_keys
+from xwheel_accounts.audit.news import AuditNews
 from xwheel_accounts.storage.tables import audit
 from xwheel_devtools.testing import ManualClock
 
+from tests.product.accounts.trails import trail_of
 from tests.support.rows import NOW, make_executor, make_run
 from xwheel.errors import DatabaseUnreachableError, StorageError
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.model.access import ALL, Grant, Grants, Role
 from xwheel.model.alarms import AlarmKind
-from xwheel.runtime.sealing import KeyRing
+from xwheel.model.deeds import AuditOutcome, Deed
 from xwheel.scheduler.live import reader as module
 from xwheel.scheduler.live.feed import EventKind, LiveCounts, LiveEvent, LiveScope
 from xwheel.scheduler.live.reader import ASKED_MS, COMMIT_MS, FORGET_MS, MOST_ANSWERS, LiveReader
@@ -31,15 +31,19 @@ from xwheel.storage.schema.tables import alarm
 from xwheel.storage.schema.tables import run as run_table
 
 
+class News(AuditNews):
+    name = "audit"
+
+
 class Live:
     """A reader over a database, and somebody who asks it."""
 
     def __init__(self, db: Database, **options: Any) -> None:
         self.db = db
         self.clock = ManualClock(NOW)
-        self.trail = AuditTrail(signing_keys(db, KeyRing()), self.clock)
+        self.trail = trail_of(db, self.clock)
         self.executors: list[RegisteredExecutor] = []
-        self.reader = LiveReader(db, self.clock, lambda _: self.executors, **options)
+        self.reader = LiveReader(db, self.clock, lambda _: self.executors, [News()], **options)
         self.cursor: str | None = None
         self.asked = 0
         event.listen(db.engine, "before_cursor_execute", self._count)
@@ -177,7 +181,7 @@ def test_changes_that_people_make_are_told(live: Live) -> None:
 
 
 def test_what_was_refused_changed_nothing(live: Live) -> None:
-    entry = AuditEntry(action="job.edit", kind="job", object_id=3, outcome=AuditOutcome.REFUSED)
+    entry = Deed(action="job.edit", kind="job", object_id=3, outcome=AuditOutcome.REFUSED)
     live.db.transaction(lambda conn: live.trail.record_many(conn, [entry]))
     assert live.news() == []
 
