@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class AccountsCommands:
+class PeopleTool:
     """A group of commands."""
 
     name: str
@@ -35,10 +35,10 @@ class AccountsCommands:
 
 
 COMMANDS = (
-    AccountsCommands(
+    PeopleTool(
         "account", "Accounts of people: who may sign in, and what each may do.", "xwheel_accounts.cli.account"
     ),
-    AccountsCommands(
+    PeopleTool(
         "audit",
         "Who did what, when, from where and why, and whether that was changed since.",
         "xwheel_accounts.cli.audit",
@@ -48,7 +48,7 @@ COMMANDS = (
 
 # commands are asked for at every start of xwheel, and need nothing of the rest
 @hookimpl
-def xwheel_register_commands() -> Iterable[AccountsCommands]:
+def xwheel_register_commands() -> Iterable[PeopleTool]:
     """Return the commands."""
     return COMMANDS
 
