@@ -17,9 +17,9 @@ from hypothesis import settings
 from sqlalchemy import Engine, event
 
 from tests.interop import report as interop_report
-from tests.support.databases import BACKENDS, CleanDatabases, installed_tables
+from tests.support.databases import BACKENDS, CleanDatabases
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import migrate, plugin_tables
+from xwheel.storage.schema import migrate
 
 HERE = Path(__file__).parent
 WAITING = {"integration", "interop", "faults"}
@@ -168,7 +168,6 @@ def _schema_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("schema") / "template.db"
     db = Database(f"sqlite:///{path}")
     migrate.upgrade(db)
-    plugin_tables.upgrade(db, installed_tables())
     with db.read() as conn:
         conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()

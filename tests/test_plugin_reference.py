@@ -18,6 +18,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
 from tests.support.paths import ROOT
+from xwheel.model.deeds import Deed
 from xwheel.plugin import RegisteredExecutor, hookspecs
 from xwheel.plugin.contracts import (
     Alarm,
@@ -50,6 +51,17 @@ from xwheel.plugin.contracts import (
     TakesOptions,
 )
 from xwheel.plugin.discovery import CONTRACTS
+from xwheel.plugin.gates import (
+    CallHead,
+    FirstCredential,
+    Gate,
+    IdentifiesCallers,
+    KnowsOwners,
+    MakesFirst,
+    NamesCaller,
+    RecordsDeeds,
+    TokenOwner,
+)
 from xwheel.plugin.identities import (
     Identity,
     IdentityProvider,
@@ -59,9 +71,11 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.news import BringsNews, NewsItem
 from xwheel.plugin.observers import Changes, Observer, RunEnd
 from xwheel.plugin.options import PluginOptions
 from xwheel.plugin.pages import Pages
+from xwheel.plugin.recorders import Book, NotesRefusals, Recorder, RefusedCall
 from xwheel.plugin.resources import Need, Of, OfObject, Operation, ResourceRoute, Resources
 from xwheel.plugin.routes import (
     CallBody,
@@ -110,7 +124,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
     Pages: [],
     Tables: [Migration],
     Observer: [Changes, RunEnd],
-    Resources: [ResourceRoute, Need, Of, OfObject, Operation],
+    Resources: [ResourceRoute, Need, Of, OfObject, Operation, BringsNews, NewsItem],
     Routes: [
         Route,
         RouteScope,
@@ -126,6 +140,17 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         WorksAlong,
         WokenUp,
     ],
+    Gate: [
+        IdentifiesCallers,
+        CallHead,
+        NamesCaller,
+        KnowsOwners,
+        TokenOwner,
+        MakesFirst,
+        FirstCredential,
+        RecordsDeeds,
+    ],
+    Recorder: [Book, Deed, NotesRefusals, RefusedCall],
     Commands: [CommandSite, ManagementCalls],
 }
 HEAD = """# Plugins

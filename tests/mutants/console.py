@@ -60,9 +60,9 @@ MISTAKES = [
         tests=READER,
     ),
     Mistake(
-        file="xwheel/scheduler/live/compare.py",
-        old="if kind is None or row.outcome != AuditOutcome.DONE:",
-        new="if kind is None:",
+        file="plugins/accounts/xwheel_accounts/audit/news.py",
+        old='kind = row.object_kind if row.outcome == AuditOutcome.DONE else ""',
+        new="kind = row.object_kind",
         why="A change that was refused is told as if it was made.",
         tests=READER,
     ),

@@ -252,8 +252,8 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/storage/schema/migrate.py",
-        old="or not ours <= set(metadata.tables):",
-        new="or not ours & set(metadata.tables):",
+        old="or not ours <= {*metadata.tables, *GIVEN_UP}:",
+        new="or not ours & {*metadata.tables, *GIVEN_UP}:",
         why="Another program's tables are taken for remains of an upgrade, and dropped.",
         tests=(MIGRATIONS,),
     ),

@@ -7,8 +7,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, insert, inspect, text
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, MetaData, insert, inspect, text
 from sqlalchemy.exc import OperationalError
 
 from tests.support import servers
@@ -68,6 +71,12 @@ class CleanDatabases:
         """Close the connections that were kept."""
         for db in self._known:
             db.close()
+
+
+def differences(conn: Connection, of: MetaData = tables.metadata) -> list[Any]:
+    """Return in what the tables of a database differ from what they should be; those of others aside."""
+    options = {"include_name": lambda name, kind, parents: kind != "table" or name in of.tables}
+    return list(compare_metadata(MigrationContext.configure(conn, opts=options), of))
 
 
 def twin_of(db: Database) -> Database:

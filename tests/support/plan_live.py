@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from tests.support.million import BUSY_GROUP, BUSY_JOB, QUIET_JOB, SENT, WAITING
-from tests.support.plan_audit import ROWS as AUDITED
 from tests.support.plan_cases import FEW_GROUPS, MANY, PAST, Case
 from tests.support.rows import NOW
 from xwheel.model import PARTITIONS
@@ -15,6 +14,7 @@ from xwheel.storage.live import last_and_next, news
 from xwheel.storage.reports import DAY_MS
 
 EACH: Final = 20
+ALARMED: Final = 1_000_000
 AT_ONCE: Final = ("live.news.list_waiting", "live.news.list_sent", "live.news.list_recent")
 """Asked every second, also while the tables have not been analyzed since they grew."""
 
@@ -37,10 +37,9 @@ def cases() -> Iterator[Case]:
         )
     yield Case("live.news.list_recent: many", lambda conn: news.list_recent(conn, 0, NOW, MANY))
     yield Case("live.news.list_by_id", lambda conn: news.list_by_id(conn, PAST))
-    for words, after in (("news", AUDITED - MANY), ("many", 5), ("none", AUDITED + 5)):
-        yield Case(f"live.news.list_audited: {words}", lambda conn, a=after: news.list_audited(conn, a, MANY))
+    for words, after in (("news", ALARMED - MANY), ("many", 5), ("none", ALARMED + 5)):
         yield Case(f"live.news.list_alarmed: {words}", lambda conn, a=after: news.list_alarmed(conn, a, MANY))
-    yield Case("live.news.find_newest_ids", news.find_newest_ids)
+    yield Case("live.news.find_newest_alarm", news.find_newest_alarm)
     yield Case(
         "live.news.count_failed",
         lambda conn: news.count_failed(conn, NOW - DAY_MS),

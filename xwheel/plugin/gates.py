@@ -169,7 +169,7 @@ class MakesFirst(Protocol):
     """A gate that makes, when a node first starts on a database, what lets the first person in."""
 
     def first_credential(self, now_ms: int) -> FirstCredential:
-        """Return one; nothing is stored yet."""
+        """Return one, before anything is stored."""
         ...
 
 

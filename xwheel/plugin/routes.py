@@ -372,7 +372,7 @@ class PluginSite(Protocol):
         """Return by name what plugins registered for a hook, such as ``xwheel_register_alarms``.
 
         Raises:
-            KeyError: There is no such hook.
+            KeyError: No hook has this name.
         """
         ...
 

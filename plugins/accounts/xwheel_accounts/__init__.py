@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xwheel_accounts.gate import AccountsGate
     from xwheel_accounts.local import LocalAccounts
     from xwheel_accounts.resources import AccountsResources
-    from xwheel_accounts.storage.tables import AccountsTables
+    from xwheel_accounts.tables import AccountsTables
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def xwheel_register_commands() -> Iterable[PeopleTool]:
 @hookimpl
 def xwheel_register_tables() -> Iterable[AccountsTables]:
     """Return the tables."""
-    from xwheel_accounts.storage.tables import AccountsTables
+    from xwheel_accounts.tables import AccountsTables
 
     return [AccountsTables()]
 

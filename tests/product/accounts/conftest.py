@@ -11,7 +11,7 @@ import xwheel_accounts
 from xwheel_accounts.audit.book import book_of
 from xwheel_accounts.audit.refusals import RefusalLog
 from xwheel_accounts.parts import AccountParts, parts_of
-from xwheel_accounts.storage.tables import metadata
+from xwheel_accounts.tables import metadata
 
 from tests.component.api.conftest import LIMIT, Api, billing, make_api, orders, shipped_plugins
 from xwheel.config import Config, build_config

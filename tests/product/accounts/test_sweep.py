@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import select
 from xwheel_accounts.storage import accounts, links, sessions
 from xwheel_accounts.storage.sessions import Failures
-from xwheel_accounts.storage.tables import account_session, sign_in_failure, sign_in_link
 from xwheel_accounts.sweep import Sweep
+from xwheel_accounts.tables import account_session, sign_in_failure, sign_in_link
 from xwheel_devtools.testing import ManualClock
 
 from tests.product.accounts.audit.conftest import HeldPartitions

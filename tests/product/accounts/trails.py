@@ -8,7 +8,7 @@ from typing import Any
 from xwheel_accounts.audit.book import AuditBook
 from xwheel_accounts.audit.trail import signing_keys
 from xwheel_accounts.gate import AccountsGate
-from xwheel_accounts.storage.tables import AccountsTables
+from xwheel_accounts.tables import AccountsTables
 from xwheel_devtools.testing import ManualClock
 
 from xwheel.access.rights import Rights

@@ -19,7 +19,7 @@ from xwheel.storage.database.bulk import insert_many
 from xwheel.storage.database.engine import Database
 
 from xwheel_accounts.audit.records import AuditRow, detail_of
-from xwheel_accounts.storage.tables import audit
+from xwheel_accounts.tables import audit
 
 LABEL: Final = "xwheel audit"
 KEY: Final = "audit_key"

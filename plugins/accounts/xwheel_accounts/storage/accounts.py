@@ -15,7 +15,7 @@ from xwheel.storage.access.tokens import grants_of, grants_text
 from xwheel.storage.database.rows import insert_row, one_row
 from xwheel.storage.schema.access_tables import api_token
 
-from xwheel_accounts.storage.tables import account, account_session, account_setting, sign_in_link
+from xwheel_accounts.tables import account, account_session, account_setting, sign_in_link
 
 LOCAL: Final = "local"
 MAX_ACCOUNTS: Final = 10_000

@@ -11,7 +11,7 @@ from xwheel.errors import DuplicateError
 from xwheel.storage.database.bulk import any_of, update_many
 
 from xwheel_accounts.audit.records import AuditHead, AuditRow
-from xwheel_accounts.storage.tables import audit, audit_head
+from xwheel_accounts.tables import audit, audit_head
 
 THE_HEAD: Final = 1
 BEFORE_ALL: Final = -(2**62)

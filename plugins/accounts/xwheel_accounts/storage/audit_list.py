@@ -24,7 +24,7 @@ from xwheel.plugin import AuditOutcome
 from xwheel.storage.database.rows import groups_among
 
 from xwheel_accounts.audit.records import AuditRow
-from xwheel_accounts.storage.tables import NOT_DONE, audit
+from xwheel_accounts.tables import NOT_DONE, audit
 
 LOOK: Final = 400
 """Rows that lie apart, each on a page of its own that a server may have to read from its disk."""

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from xwheel_accounts.storage.tables import audit
+from xwheel_accounts.tables import audit
 
 
 class AuditedChange(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import Connection, delete, insert, select
 from xwheel.storage.access.tokens import digest_token
 
-from xwheel_accounts.storage.tables import sign_in_link
+from xwheel_accounts.tables import sign_in_link
 
 MAX_LINKS: Final = 10
 """Of one account; the one that ends first goes first."""

@@ -12,7 +12,7 @@ from xwheel.errors import ConflictError
 from xwheel.storage.access.tokens import digest_token
 from xwheel.storage.database.rows import insert_row
 
-from xwheel_accounts.storage.tables import account_session, sign_in_failure
+from xwheel_accounts.tables import account_session, sign_in_failure
 
 MAX_SESSIONS: Final = 50
 """Of one account; the one that was seen longest ago ends first."""

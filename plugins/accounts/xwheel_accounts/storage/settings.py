@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import Connection, delete, func, insert, select, update
 from xwheel.errors import ConflictError, NotFoundError
 
-from xwheel_accounts.storage.tables import account_setting
+from xwheel_accounts.tables import account_setting
 
 MAX_SETTINGS: Final = 50
 """Of one account."""

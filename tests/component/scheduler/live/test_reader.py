@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, update
 from xwheel_accounts.audit.news import AuditNews
-from xwheel_accounts.storage.tables import audit
+from xwheel_accounts.tables import audit
 from xwheel_devtools.testing import ManualClock
 
 from tests.product.accounts.trails import trail_of

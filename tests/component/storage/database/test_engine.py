@@ -8,12 +8,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
-from tests.support.databases import twin_of
+from tests.support.databases import differences, twin_of
 from tests.support.rows import make_run
 from xwheel.errors import (
     ConfigError,
@@ -26,7 +24,7 @@ from xwheel.storage.database.bulk import update_many
 from xwheel.storage.database.engine import ATTEMPTS, LOG_BYTES, Connection, Database, FairLock
 from xwheel.storage.run_ids import BLOCK, SPARE, RunIds
 from xwheel.storage.schema import migrate
-from xwheel.storage.schema.tables import metadata, run
+from xwheel.storage.schema.tables import run
 
 
 def test_the_lock_serves_in_order_of_arrival() -> None:
@@ -157,7 +155,7 @@ def test_n19_blocks_touch_and_do_not_overlap(db: Database) -> None:
 
 def test_the_migrations_make_what_the_tables_say(db: Database) -> None:
     with db.read() as conn:
-        assert compare_metadata(MigrationContext.configure(conn), metadata) == []
+        assert differences(conn) == []
 
 
 def test_migrations_go_down_and_up_again(db: Database) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import func, select, text
 from xwheel_accounts.audit.anchors import Anchors
 from xwheel_accounts.audit.sealing import SealLoop
 from xwheel_accounts.audit.trail import signing_keys
-from xwheel_accounts.storage.tables import audit
+from xwheel_accounts.tables import audit
 from xwheel_devtools.testing import ManualClock
 
 from tests.product.accounts.trails import trail_of

@@ -15,7 +15,7 @@ from xwheel_accounts.audit.refusals import (
     WINDOW_MS,
     RefusalLog,
 )
-from xwheel_accounts.storage.tables import audit
+from xwheel_accounts.tables import audit
 
 from tests.product.accounts.audit.conftest import NOW, World
 from xwheel.errors import DatabaseUnreachableError

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event, select
 from xwheel_accounts.audit.records import AuditRow, detail_of
 from xwheel_accounts.audit.trail import KEY, signing_keys
-from xwheel_accounts.storage.tables import audit
+from xwheel_accounts.tables import audit
 from xwheel_devtools.testing import ManualClock
 
 from tests.product.accounts.trails import trail_of

@@ -17,7 +17,7 @@ from xwheel_accounts.audit.sealing import SealLoop
 from xwheel_accounts.audit.trail import signing_keys
 from xwheel_accounts.audit.verify import AuditFindingKind, VerifyReport
 from xwheel_accounts.storage import audit_chain
-from xwheel_accounts.storage.tables import audit
+from xwheel_accounts.tables import audit
 
 from tests.product.accounts.audit.conftest import World
 from tests.support.databases import twin_of

@@ -18,7 +18,7 @@ from xwheel_accounts.audit.records import AuditRow
 from xwheel_accounts.audit.trail import KEY, signing_keys
 from xwheel_accounts.audit.verify import AuditFindingKind, Retention, VerifyReport
 from xwheel_accounts.storage.audit_chain import find_head
-from xwheel_accounts.storage.tables import audit, audit_head
+from xwheel_accounts.tables import audit, audit_head
 
 from tests.product.accounts.audit.conftest import NOW, World
 from xwheel.runtime.sealing import KeyRing, make_key

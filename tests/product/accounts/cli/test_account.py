@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 from xwheel_accounts.storage import accounts
 from xwheel_accounts.storage.accounts import Account
-from xwheel_accounts.storage.tables import audit, sign_in_link
+from xwheel_accounts.tables import audit, sign_in_link
 
 from xwheel.cli import main
 from xwheel.errors import StorageError

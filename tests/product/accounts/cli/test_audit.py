@@ -15,7 +15,7 @@ from xwheel_accounts.audit.anchors import Anchors
 from xwheel_accounts.audit.records import AuditRow
 from xwheel_accounts.audit.sealing import SealLoop
 from xwheel_accounts.audit.trail import signing_keys
-from xwheel_accounts.storage.tables import audit
+from xwheel_accounts.tables import audit
 
 from tests.product.accounts.audit.conftest import NOW, HeldPartitions
 from xwheel.cli import main

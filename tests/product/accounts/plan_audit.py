@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from sqlalchemy import text
 from xwheel_accounts.audit import trail as audit
 from xwheel_accounts.audit.records import AuditHead, AuditRow
-from xwheel_accounts.storage import audit_chain, audit_list
+from xwheel_accounts.storage import audit_chain, audit_list, audit_news
 from xwheel_accounts.storage.audit_list import AuditFilter, AuditKey
-from xwheel_accounts.storage.tables import audit as table
+from xwheel_accounts.tables import audit as table
 
 from tests.support.million import GROUPS, JOBS, _copy
 from tests.support.plan_cases import FEW_GROUPS, MANY, Case
@@ -133,48 +133,54 @@ def cases() -> Iterator[Case]:
     """Give all calls, as :func:`tests.support.plan_cases.cases` does."""
     before = AuditKey(NOW - 10**8, ROWS // 2)
     for words, wanted in FILTERS.items():
-        yield Case(f"access.audit_list.page_audit: {words}", _page(wanted, None))
-        yield Case(f"access.audit_list.page_audit: {words}, next", _page(wanted, before))
+        yield Case(f"storage.audit_list.page_audit: {words}", _page(wanted, None))
+        yield Case(f"storage.audit_list.page_audit: {words}, next", _page(wanted, before))
     yield Case(
-        "access.audit_list.page_audit: some groups",
+        "storage.audit_list.page_audit: some groups",
         _page(AuditFilter(groups=FEW_GROUPS), None),
     )
     for words, wanted in SEARCHES.items():
-        yield Case(f"access.audit_list.page_audit: {words}", _page(wanted, None), SEARCH, SEARCHED)
-        yield Case(f"access.audit_list.page_audit: {words}, next", _page(wanted, before), SEARCH, SEARCHED)
+        yield Case(f"storage.audit_list.page_audit: {words}", _page(wanted, None), SEARCH, SEARCHED)
+        yield Case(f"storage.audit_list.page_audit: {words}, next", _page(wanted, before), SEARCH, SEARCHED)
     rows = [replace(ROW, nonce=ROWS + 10 + number) for number in range(MANY)]
-    yield Case("access.audit.insert_rows", lambda conn: audit.insert_rows(conn, rows))
-    yield Case("access.audit_chain.find_head", lambda conn: audit_chain.find_head(conn, lock=True))
-    yield Case("access.audit_chain.insert_head", _begin)
-    yield Case("access.audit_chain.update_head", lambda conn: audit_chain.update_head(conn, HEAD))
-    yield Case("access.audit_chain.has_unsealed", audit_chain.has_unsealed)
-    yield Case("access.audit_chain.list_unsealed", lambda conn: audit_chain.list_unsealed(conn, 0, MANY))
+    yield Case("audit.trail.insert_rows", lambda conn: audit.insert_rows(conn, rows))
+    yield Case("storage.audit_chain.find_head", lambda conn: audit_chain.find_head(conn, lock=True))
+    yield Case("storage.audit_chain.insert_head", _begin)
+    yield Case("storage.audit_chain.update_head", lambda conn: audit_chain.update_head(conn, HEAD))
+    yield Case("storage.audit_chain.has_unsealed", audit_chain.has_unsealed)
+    yield Case("storage.audit_chain.list_unsealed", lambda conn: audit_chain.list_unsealed(conn, 0, MANY))
     for words, signed in (("of a key", {"key_id": "key"}), ("but of a key", {"but": "other"})):
         yield Case(
-            f"access.audit_chain.has_unsealed: {words}",
+            f"storage.audit_chain.has_unsealed: {words}",
             lambda conn, signed=signed: audit_chain.has_unsealed(conn, **signed),
         )
         yield Case(
-            f"access.audit_chain.list_unsealed: {words}",
+            f"storage.audit_chain.list_unsealed: {words}",
             lambda conn, signed=signed: audit_chain.list_unsealed(conn, 0, MANY, **signed),
         )
     yield Case(
-        "access.audit_chain.list_unsealed: next",
+        "storage.audit_chain.list_unsealed: next",
         lambda conn: audit_chain.list_unsealed(conn, ROWS - MANY // 2, MANY),
     )
     places = [(ROWS - number, ROWS - number, "e" * 64) for number in range(MANY)]
-    yield Case("access.audit_chain.seal_rows", lambda conn: audit_chain.seal_rows(conn, places))
+    yield Case("storage.audit_chain.seal_rows", lambda conn: audit_chain.seal_rows(conn, places))
     for words, after in (("first", audit_chain.BEFORE_ALL), ("next", ROWS // 2)):
         yield Case(
-            f"access.audit_chain.list_sealed: {words}",
+            f"storage.audit_chain.list_sealed: {words}",
             lambda conn, a=after: audit_chain.list_sealed(conn, a, MANY),
         )
     copied = [
         replace(ROW, id=number, nonce=number * 7919, at_ms=NOW - (ROWS - number) * APART_MS)
         for number in range(1, MANY)
     ]
-    yield Case("access.audit_chain.find_copies", lambda conn: audit_chain.find_copies(conn, copied))
-    yield Case("access.audit_chain.delete_sealed", lambda conn: audit_chain.delete_sealed(conn, MANY))
+    yield Case("storage.audit_chain.find_copies", lambda conn: audit_chain.find_copies(conn, copied))
+    yield Case("storage.audit_chain.delete_sealed", lambda conn: audit_chain.delete_sealed(conn, MANY))
+    for words, after in (("news", ROWS - MANY), ("many", 5), ("none", ROWS + 5)):
+        yield Case(
+            f"storage.audit_news.list_audited: {words}",
+            lambda conn, a=after: audit_news.list_audited(conn, a, MANY),
+        )
+    yield Case("storage.audit_news.find_newest_id", audit_news.find_newest_id)
 
 
 def _page(wanted: AuditFilter, before: AuditKey | None) -> Any:
