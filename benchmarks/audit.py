@@ -18,14 +18,15 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from xwheel_accounts.audit.trail import AuditTrail
+from xwheel_accounts.storage.audit_list import page_audit
+
 from benchmarks._report import Report
 from benchmarks.storage import database
 from tests.support import million, plan_audit
 from tests.support.databases import empty, server_database
 from xwheel.config import build_config
 from xwheel.node.node import Node
-from xwheel.storage.access.audit import AuditTrail
-from xwheel.storage.access.audit_list import page_audit
 from xwheel.storage.database.engine import LONG_MS, Database
 
 CALLS = 60

@@ -31,17 +31,17 @@ from typing import Any
 
 from playwright.sync_api import Browser, CDPSession, Page
 from sqlalchemy import text
+from xwheel_accounts.accounts import AccountManager
+from xwheel_accounts.audit.trail import AuditTrail, signing_keys
 
 from benchmarks._browser import NOTES, chromium, fresh, open_at, wait_for
 from benchmarks._history import fill
 from benchmarks._report import Report
 from benchmarks._site import Site, cpu_s, site, until
 from tests.support.databases import BACKENDS
-from xwheel.accounts.accounts import AccountManager
 from xwheel.clock import SystemClock
 from xwheel.model.access import ALL
 from xwheel.runtime.sealing import KeyRing
-from xwheel.storage.access.audit import AuditTrail, signing_keys
 
 NAME = "bench"
 PASSWORD = "nine blue ducks on a wall"  # of an account that lives as long as the benchmark

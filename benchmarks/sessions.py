@@ -10,13 +10,14 @@ import http.client
 import statistics
 import time
 
+from xwheel_accounts.accounts import AccountManager
+from xwheel_accounts.audit.trail import AuditTrail, signing_keys
+
 from benchmarks._report import Report
 from benchmarks._site import Site, site
-from xwheel.accounts.accounts import AccountManager
 from xwheel.clock import SystemClock
 from xwheel.model.access import ALL
 from xwheel.runtime.sealing import KeyRing
-from xwheel.storage.access.audit import AuditTrail, signing_keys
 
 NAME = "bench"
 PASSWORD = "nine blue ducks on a wall"  # of an account that lives as long as the benchmark

@@ -18,6 +18,7 @@ from tests.support.fresh_env import make_core_alone
 from tests.support.paths import ROOT
 
 BROUGHT = {
+    "xwheel-accounts",
     "xwheel-alarms",
     "xwheel-console",
     "xwheel-devtools",

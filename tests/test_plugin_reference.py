@@ -18,6 +18,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
 from tests.support.paths import ROOT
+from xwheel.model.deeds import Deed
 from xwheel.plugin import RegisteredExecutor, hookspecs
 from xwheel.plugin.contracts import (
     Alarm,
@@ -53,6 +54,17 @@ from xwheel.plugin.contracts import (
     TakesOptions,
 )
 from xwheel.plugin.discovery import CONTRACTS
+from xwheel.plugin.gates import (
+    CallHead,
+    FirstCredential,
+    Gate,
+    IdentifiesCallers,
+    KnowsOwners,
+    MakesFirst,
+    NamesCaller,
+    RecordsDeeds,
+    TokenOwner,
+)
 from xwheel.plugin.group_calls import GroupCall, GroupCalls, GroupReply
 from xwheel.plugin.identities import (
     Identity,
@@ -69,6 +81,7 @@ from xwheel.plugin.news import BringsNews, NewsItem
 from xwheel.plugin.observers import Changes, Observer, RunEnd, SeesDispatches
 from xwheel.plugin.options import PluginOptions
 from xwheel.plugin.pages import Pages
+from xwheel.plugin.recorders import Book, NotesRefusals, Recorder, RefusedCall
 from xwheel.plugin.resources import Need, Of, OfObject, Operation, ResourceRoute, Resources
 from xwheel.plugin.routes import (
     CallBody,
@@ -150,6 +163,17 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         KeepsMails,
     ],
     GroupCalls: [GroupCall, GroupReply],
+    Gate: [
+        IdentifiesCallers,
+        CallHead,
+        NamesCaller,
+        KnowsOwners,
+        TokenOwner,
+        MakesFirst,
+        FirstCredential,
+        RecordsDeeds,
+    ],
+    Recorder: [Book, Deed, NotesRefusals, RefusedCall],
     Commands: [CommandSite, ManagementCalls],
 }
 HEAD = """# Plugins

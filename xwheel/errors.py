@@ -44,6 +44,10 @@ class PluginError(XwheelError):
     """A plugin cannot be used; the message names its distribution."""
 
 
+class NotRecordedError(XwheelError):
+    """Nothing was done, since the plugin that records what is done failed."""
+
+
 class LogStoreError(PluginError):
     """A log store cannot be used now: it raised, hangs, or answers what it must not."""
 
@@ -81,7 +85,32 @@ class WireError(XwheelError):
 
 
 class AuthError(WireError):
-    """The caller's token is missing or wrong."""
+    """The caller's token is missing or wrong, or what else shows who calls.
+
+    Attributes:
+        field: The header or field at fault.
+    """
+
+    field = "Authorization"
+
+
+class TooManyTriesError(AuthError):
+    """It was wrong too often.
+
+    Attributes:
+        title: What there was too much of.
+        wait_ms: After how long the next try counts.
+    """
+
+    title = "Too many calls without a valid token"
+
+    def __init__(self, text: str, wait_ms: int) -> None:
+        super().__init__(text)
+        self.wait_ms = wait_ms
+
+
+class BusyError(XwheelError):
+    """Too many calls of this kind are under way; the same call may succeed a moment later."""
 
 
 class ForbiddenError(XwheelError):

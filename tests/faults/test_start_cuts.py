@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
+from xwheel_accounts.storage import accounts
 
 from tests.faults.injectors.database import plain_user, refusing_writes
 from tests.faults.injectors.proxy import COMMIT, Cut, Proxy, before
@@ -29,7 +30,7 @@ from xwheel.runtime.passwords import verify_password
 from xwheel.scheduler.cluster.node_locks import NodeLocks
 from xwheel.scheduler.executors.secrets import EXECUTOR_TOKEN
 from xwheel.storage import settings
-from xwheel.storage.access import accounts, tokens
+from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import CommitUnknownError, Database
 from xwheel.storage.database.startup import DatabaseStart
 

@@ -62,9 +62,9 @@ MISTAKES = [
         tests=READER,
     ),
     Mistake(
-        file="xwheel/accounts/audit/news.py",
-        old='row.object_kind if row.outcome == AuditOutcome.DONE else ""',
-        new="row.object_kind",
+        file="plugins/accounts/xwheel_accounts/audit/news.py",
+        old='kind = row.object_kind if row.outcome == AuditOutcome.DONE else ""',
+        new="kind = row.object_kind",
         why="A change that was refused is told as if it was made.",
         tests=READER,
     ),

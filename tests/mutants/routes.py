@@ -13,7 +13,7 @@ MISTAKES: Final = [
         new="    if not text:\n",
         why="A reason could hold line feeds, and so look like further entries.",
         tests=(
-            "tests/security/test_audit.py::test_a_reason_that_cannot_be_read_is_refused_and_nothing_is_done",
+            "tests/product/accounts/api/test_audit.py::test_a_reason_that_cannot_be_read_is_refused_and_nothing_is_done",
         ),
     ),
     Mistake(
@@ -78,7 +78,7 @@ MISTAKES: Final = [
         new=("        if not results:\n            actor, path"),
         why="Refused changes of many jobs would not be in the audit.",
         tests=(
-            "tests/security/test_audit.py::test_what_is_hidden_from_a_caller_is_a_refusal_and_what_is_not_there_is_none",
+            "tests/product/accounts/api/test_audit.py::test_what_is_hidden_from_a_caller_is_a_refusal_and_what_is_not_there_is_none",
         ),
     ),
     Mistake(

@@ -6,12 +6,12 @@ from typing import Any
 
 from tests.component.api.conftest import Api, make_api
 from xwheel.config import build_config
-from xwheel.plugin import Alarm
+from xwheel.plugin import Alarm, Resources
 from xwheel.plugin.discovery import survey_plugins
 from xwheel.plugin.registries import Registry
 from xwheel.storage.database.engine import Database
 
-BROUGHT = ("resources", "group_calls", "tables")
+BROUGHT = ("gates", "group_calls", "identity_providers", "recorders", "resources", "tables")
 HOOKS = tuple(f"xwheel_register_{name}" for name in BROUGHT)
 
 
@@ -24,10 +24,17 @@ class Channel:
         return "250 queued"
 
 
-def product_api(db: Database, settings: dict[str, Any]) -> Api:
-    """Return both applications over a database."""
-    config = build_config({"api": settings})
+def product_api(db: Database, settings: dict[str, Any], **instead: Resources) -> Api:
+    """Return both applications over a database.
+
+    Args:
+        db: The database.
+        settings: The section ``[api]``.
+        instead: By name, resources in place of those that are installed.
+    """
     # fresh ones: they keep what they know of one database
-    found = survey_plugins(config, hooks=HOOKS).plugins
+    found = survey_plugins(build_config({"api": settings}), hooks=HOOKS).plugins
+    resources = found.resources.with_objects(instead, "tests", ())
+    more = {name: getattr(found, name) for name in BROUGHT}
     channels = Registry("alarm channel", {"mail": Channel()}, {"mail": "tests"})
-    return make_api(db, settings, alarm_channels=channels, **{name: getattr(found, name) for name in BROUGHT})
+    return make_api(db, settings, **{**more, "resources": resources, "alarm_channels": channels})

@@ -15,14 +15,7 @@ from xwheel_alarms import storage as alarm_storage
 
 from tests.product.alarms import plans
 from tests.product.run_logs import plans as plan_logs
-from tests.support import (
-    million,
-    plan_access,
-    plan_audit,
-    plan_cases,
-    plan_last_and_next,
-    plan_versions,
-)
+from tests.support import million, plan_cases, plan_last_and_next, plan_versions
 from tests.support.plan_cases import Case
 from tests.support.row_meter import metered
 from tests.support.rows import NOW
@@ -68,7 +61,7 @@ def test_each_question_has_a_case() -> None:
 
 def test_each_question_is_understood(db: Database) -> None:
     """Few of the tests that ask run on servers: there every question is asked at least here."""
-    _fill(db, million.History(runs=FEW_RUNS), FEW_RUNS)
+    _fill(db, million.History(runs=FEW_RUNS))
     for case in _every_case():
         with undone(db) as conn, suppress(StorageError):  # what it is about is not there
             case.work(conn)
@@ -76,16 +69,14 @@ def test_each_question_is_understood(db: Database) -> None:
 
 def _every_case() -> list[Case]:
     """Return a call of every question."""
-    parts = (plan_cases, plan_access, plans, plan_logs, plan_audit, plan_last_and_next, plan_versions)
+    parts = (plan_cases, plans, plan_logs, plan_last_and_next, plan_versions)
     return [case for part in parts for case in part.cases()]
 
 
-def _fill(db: Database, of: million.History, audit_rows: int) -> None:
+def _fill(db: Database, of: million.History) -> None:
     """Write what the questions are about."""
     million.fill(db, of)
     plans.fill(db)
-    plan_audit.fill(db, audit_rows)
-    plan_access.fill(db)
     with db.write() as conn:
         tokens.insert_token(conn, "first", "a token", NOW)
         tokens.insert_token(conn, "second", "another token", NOW)
@@ -103,14 +94,12 @@ def long_answers(db: Database) -> Iterator[None]:
 @pytest.mark.nightly
 @pytest.mark.usefixtures("long_answers")
 def test_no_question_reads_more_than_it_is_about(db: Database) -> None:
-    _fill(db, million.MILLION, plan_audit.ROWS)
+    _fill(db, million.MILLION)
     every = _every_case()
     # right after this many rows came, the tables are not analyzed
     found = too_long(db, [case for case in every if case.name.startswith(AT_ONCE)])
     million.analyze(db)
     plans.analyze(db)
-    plan_audit.analyze(db)
-    plan_access.analyze(db)
     found += too_long(db, every)
     if db.backend == "postgresql":
         # what the server falls back to once it has met a statement a few times

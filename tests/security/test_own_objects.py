@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from xwheel_alarms.storage import rules
 
-from tests.component.api.conftest import Api
+from tests.product.accounts.conftest import PeopleApi
+from tests.product.accounts.people import PeopleCallers
 from tests.support.bare_app import NEEDS
-from tests.support.callers import ROLES, Callers
+from tests.support.callers import ROLES
 from tests.support.route_calls import UNKNOWN, World
 from tests.support.rows import NOW
 from xwheel.api.openapi.document import Described, DescribedRoute, operations
@@ -28,20 +29,20 @@ SHARED = {"/calendars", "/plugins"}
 
 
 @pytest.fixture
-def world(api: Api) -> World:
+def world(api: PeopleApi) -> World:
     return World(api)
 
 
 @pytest.fixture
-def callers(api: Api) -> Callers:
-    return Callers(api)
+def callers(api: PeopleApi) -> PeopleCallers:
+    return PeopleCallers(api)
 
 
 def of(role: str, *group_ids: int) -> Grants:
     return Grants(groups=dict.fromkeys(group_ids, ROLES[role]))
 
 
-def reads(api: Api) -> Iterator[Described]:
+def reads(api: PeopleApi) -> Iterator[Described]:
     """What can be read of some groups, with the fields by which it can be asked for."""
     app: Any = api.management.app
     for item in operations([DescribedRoute(*route, app.needs[route[0]]) for route in app.routes]):
@@ -49,7 +50,7 @@ def reads(api: Api) -> Iterator[Described]:
             yield item
 
 
-def lists(api: Api) -> list[str]:
+def lists(api: PeopleApi) -> list[str]:
     return [
         item.path
         for item in reads(api)
@@ -75,7 +76,7 @@ def without(answer: Any, key: object) -> str:
 
 
 def test_lists_hold_the_objects_of_the_callers_groups_and_no_others(
-    api: Api, world: World, callers: Callers
+    api: PeopleApi, world: World, callers: PeopleCallers
 ) -> None:
     groups = [world.group() for _ in range(3)]
     for group_id in groups:
@@ -97,7 +98,9 @@ def test_lists_hold_the_objects_of_the_callers_groups_and_no_others(
         assert (pair, nothing) == (parts[0] | parts[1], set()), path
 
 
-def test_pages_of_some_groups_go_on_where_they_ended(api: Api, world: World, callers: Callers) -> None:
+def test_pages_of_some_groups_go_on_where_they_ended(
+    api: PeopleApi, world: World, callers: PeopleCallers
+) -> None:
     groups = [world.group() for _ in range(3)]
     for group_id in groups:
         world.fill(group_id)
@@ -117,7 +120,7 @@ def test_pages_of_some_groups_go_on_where_they_ended(api: Api, world: World, cal
 
 
 def test_a_filter_by_what_the_caller_may_not_read_finds_as_little_as_one_by_what_is_not_there(
-    api: Api, world: World, callers: Callers
+    api: PeopleApi, world: World, callers: PeopleCallers
 ) -> None:
     own, other = world.group(), world.group()
     world.fill(own)
@@ -143,7 +146,9 @@ def test_a_filter_by_what_the_caller_may_not_read_finds_as_little_as_one_by_what
     assert asked == 27
 
 
-def test_reports_and_the_overview_count_the_callers_groups(api: Api, world: World, callers: Callers) -> None:
+def test_reports_and_the_overview_count_the_callers_groups(
+    api: PeopleApi, world: World, callers: PeopleCallers
+) -> None:
     groups = [world.group() for _ in range(3)]
     for group_id in groups:
         world.fill(group_id)
@@ -162,7 +167,7 @@ def test_reports_and_the_overview_count_the_callers_groups(api: Api, world: Worl
 
 
 def test_a_run_that_stayed_says_nothing_of_its_job_that_moved(
-    api: Api, world: World, callers: Callers
+    api: PeopleApi, world: World, callers: PeopleCallers
 ) -> None:
     own, other = world.group(), world.group()
     job_id = world.job(own, name="before")
@@ -202,9 +207,9 @@ class TestMoves:
     @pytest.mark.parametrize("seen", [False, True])
     def test_the_group_under_the_lock_counts(
         self,
-        api: Api,
+        api: PeopleApi,
         world: World,
-        callers: Callers,
+        callers: PeopleCallers,
         monkeypatch: pytest.MonkeyPatch,
         role: str,
         method: str,
@@ -230,18 +235,18 @@ class TestMoves:
 
     def move(self, monkeypatch: pytest.MonkeyPatch, db: Database, job_id: int, group_id: int) -> None:
         """Let the job move as soon as the call has been let in."""
-        from xwheel.api.http.auth import Gate
+        from xwheel.api.http.auth import ApiGate
 
-        usual = Gate._check
+        usual = ApiGate._check
 
-        def check(gate: Gate, *arguments: Any) -> None:
+        def check(gate: ApiGate, *arguments: Any) -> None:
             usual(gate, *arguments)
             db.transaction(lambda conn: jobs.update_job(conn, job_id, {"group_id": group_id}))
 
-        monkeypatch.setattr(Gate, "_check", check)
+        monkeypatch.setattr(ApiGate, "_check", check)
 
     def test_a_rule_of_a_job_goes_with_it(
-        self, api: Api, world: World, callers: Callers, monkeypatch: pytest.MonkeyPatch
+        self, api: PeopleApi, world: World, callers: PeopleCallers, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         own, other = world.group(), world.group()
         rule_id = world.rule(own)
@@ -259,28 +264,30 @@ class TestMoves:
             )
 
     def test_a_planned_run_goes_with_its_job(
-        self, api: Api, world: World, callers: Callers, monkeypatch: pytest.MonkeyPatch
+        self, api: PeopleApi, world: World, callers: PeopleCallers, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         own, other = world.group(), world.group()
         job_id = world.job(own)
         run_id = api.call("POST", f"jobs/{job_id}/run").json["id"]
-        from xwheel.api.http.auth import Gate
+        from xwheel.api.http.auth import ApiGate
 
-        usual = Gate._check
+        usual = ApiGate._check
 
-        def check(gate: Gate, *arguments: Any) -> None:
+        def check(gate: ApiGate, *arguments: Any) -> None:
             usual(gate, *arguments)
             with acting(NODE):
                 api.parts.jobs.edit(job_id, {"group_id": other})
 
         callers.token(of("operator", own))
-        monkeypatch.setattr(Gate, "_check", check)
+        monkeypatch.setattr(ApiGate, "_check", check)
         answer = callers.call(of("operator", own), "POST", f"{PREFIX}/runs/{run_id}/kill")
         assert (answer.status_code, answer.json["detail"]) == (404, f"run {run_id} does not exist")
         assert api.run(run_id).state is RunState.PLANNED
 
 
-def test_each_job_of_a_bulk_call_is_judged_by_itself(api: Api, world: World, callers: Callers) -> None:
+def test_each_job_of_a_bulk_call_is_judged_by_itself(
+    api: PeopleApi, world: World, callers: PeopleCallers
+) -> None:
     own, seen, other = world.group(), world.group(), world.group()
     for action, role in (
         ("start", "operator"),
@@ -300,7 +307,9 @@ def test_each_job_of_a_bulk_call_is_judged_by_itself(api: Api, world: World, cal
         assert answer["failed"] == 3
 
 
-def test_a_copy_takes_the_right_to_edit_in_both_groups(api: Api, world: World, callers: Callers) -> None:
+def test_a_copy_takes_the_right_to_edit_in_both_groups(
+    api: PeopleApi, world: World, callers: PeopleCallers
+) -> None:
     own, seen, other = world.group(), world.group(), world.group()
     job_id = world.job(own)
     grants = Grants(groups={own: ROLES["editor"], seen: ROLES["viewer"]})
@@ -314,7 +323,7 @@ def test_a_copy_takes_the_right_to_edit_in_both_groups(api: Api, world: World, c
     assert callers.call(both, "POST", path, {"group_id": seen}).json["group_id"] == seen
 
 
-def test_a_job_moves_only_for_who_may_edit_in_both_groups(api: Api, world: World) -> None:
+def test_a_job_moves_only_for_who_may_edit_in_both_groups(api: PeopleApi, world: World) -> None:
     own, seen, other = world.group(), world.group(), world.group()
     job_id = world.job(own)
     grants = Grants(groups={own: ROLES["editor"], seen: ROLES["viewer"]})
@@ -327,7 +336,9 @@ def test_a_job_moves_only_for_who_may_edit_in_both_groups(api: Api, world: World
         assert api.parts.jobs.edit(job_id, {"group_id": seen}).group_id == seen
 
 
-def test_n34_what_a_script_runs_in_another_group_takes_the_script_right_there(api: Api, world: World) -> None:
+def test_n34_what_a_script_runs_in_another_group_takes_the_script_right_there(
+    api: PeopleApi, world: World
+) -> None:
     """A job that moves brings its script along, to the executors of that group; or is given another one on the way."""
     own, other = world.group(), world.group()
     mixed = Grants(groups={own: ROLES["editor with script"], other: ROLES["editor"]})
@@ -356,7 +367,7 @@ def test_n34_what_a_script_runs_in_another_group_takes_the_script_right_there(ap
 
 
 def test_an_admin_of_one_group_sees_and_ends_no_token_of_another_that_they_read(
-    api: Api, world: World, callers: Callers
+    api: PeopleApi, world: World, callers: PeopleCallers
 ) -> None:
     own, other = world.group(), world.group()
     mine, theirs = world.token(own), world.token(other)
@@ -372,7 +383,9 @@ def test_an_admin_of_one_group_sees_and_ends_no_token_of_another_that_they_read(
     assert callers.call(grants, "DELETE", f"{PREFIX}/tokens/{mine}").status_code == 204
 
 
-def test_n34_versions_show_no_children_of_other_groups(api: Api, world: World, callers: Callers) -> None:
+def test_n34_versions_show_no_children_of_other_groups(
+    api: PeopleApi, world: World, callers: PeopleCallers
+) -> None:
     own, other = world.group(), world.group()
     job_id, mine, theirs = world.job(own), world.job(own), world.job(other)
     path = f"{PREFIX}/jobs/{job_id}"
@@ -393,7 +406,7 @@ def test_n34_versions_show_no_children_of_other_groups(api: Api, world: World, c
 class TestScripts:
     """What a script runs takes the right to change scripts, wherever it comes from."""
 
-    def test_a_new_job_with_a_source(self, world: World, callers: Callers) -> None:
+    def test_a_new_job_with_a_source(self, world: World, callers: PeopleCallers) -> None:
         own = world.group()
         body = {"group_id": own, "name": "s", "glue_type": "SCRIPT", "glue_source": "exit 0"}
         assert callers.call(of("editor", own), "POST", f"{PREFIX}/jobs", body).status_code == 403
@@ -404,7 +417,9 @@ class TestScripts:
     @pytest.mark.parametrize(
         "change", [{"glue_source": "exit 2"}, {"glue_type": "BEAN", "handler": "demo"}], ids=str
     )
-    def test_a_changed_job(self, api: Api, world: World, callers: Callers, change: dict[str, str]) -> None:
+    def test_a_changed_job(
+        self, api: PeopleApi, world: World, callers: PeopleCallers, change: dict[str, str]
+    ) -> None:
         own = world.group()
         path = f"{PREFIX}/jobs/{world.script(own)}"
         before = api.call("GET", path).json
@@ -414,7 +429,7 @@ class TestScripts:
         assert callers.call(of("editor", own), "PATCH", path, {"param": "x"}).status_code == 200
         assert callers.call(of("editor with script", own), "PATCH", path, change).status_code == 200
 
-    def test_a_copy(self, world: World, callers: Callers) -> None:
+    def test_a_copy(self, world: World, callers: PeopleCallers) -> None:
         own, other = world.group(), world.group()
         path = f"{PREFIX}/jobs/{world.script(own)}/copy"
         assert callers.call(of("editor", own), "POST", path).status_code == 403
@@ -422,7 +437,9 @@ class TestScripts:
         assert callers.call(mixed, "POST", path, {"group_id": other}).status_code == 403
         assert callers.call(mixed, "POST", path).status_code == 201
 
-    def test_what_code_declares_takes_the_place_of_a_script(self, world: World, callers: Callers) -> None:
+    def test_what_code_declares_takes_the_place_of_a_script(
+        self, world: World, callers: PeopleCallers
+    ) -> None:
         own = world.group()
         job_id = world.script(own)
         name = world.api.call("GET", f"jobs/{job_id}").json["name"]
@@ -442,11 +459,13 @@ class TestScripts:
 class TestChildren:
     """What a job runs after it: a new child takes the right to run it."""
 
-    def put(self, callers: Callers, grants: Grants, job_id: int, *children: tuple[int, str | None]) -> Any:
+    def put(
+        self, callers: PeopleCallers, grants: Grants, job_id: int, *children: tuple[int, str | None]
+    ) -> Any:
         body = {"children": [{"child_id": child_id, "param": param} for child_id, param in children]}
         return callers.call(grants, "PUT", f"{PREFIX}/jobs/{job_id}/children", body)
 
-    def test_a_child_of_another_group(self, api: Api, world: World, callers: Callers) -> None:
+    def test_a_child_of_another_group(self, api: PeopleApi, world: World, callers: PeopleCallers) -> None:
         own, seen, other = world.group(), world.group(), world.group()
         job_id, mine, readable, theirs = (world.job(group) for group in (own, own, seen, other))
         grants = Grants(groups={own: ROLES["editor"], seen: ROLES["viewer"]})
@@ -463,11 +482,13 @@ class TestChildren:
         assert self.put(callers, grants, job_id, (mine, "p"), (readable, "y")).status_code == 403
         assert self.put(callers, grants, job_id, (mine, "p")).status_code == 200
 
-    def links(self, api: Api, job_id: int) -> list[Any]:
+    def links(self, api: PeopleApi, job_id: int) -> list[Any]:
         with api.db.read() as conn:
             return jobs.children_of(conn, [job_id])
 
-    def test_what_the_caller_does_not_see_stays(self, api: Api, world: World, callers: Callers) -> None:
+    def test_what_the_caller_does_not_see_stays(
+        self, api: PeopleApi, world: World, callers: PeopleCallers
+    ) -> None:
         own, other = world.group(), world.group()
         job_id, mine, theirs, parent = (world.job(group) for group in (own, own, other, other))
         for above, below in ((job_id, [mine, theirs]), (parent, [job_id])):
@@ -484,7 +505,9 @@ class TestChildren:
         whole = callers.call(of("viewer", own, other), "GET", f"{PREFIX}/jobs/{job_id}/children").json
         assert ([child["child_id"] for child in whole["children"]], whole["parents"]) == ([theirs], [parent])
 
-    def test_a_circle_names_no_job_of_others(self, api: Api, world: World, callers: Callers) -> None:
+    def test_a_circle_names_no_job_of_others(
+        self, api: PeopleApi, world: World, callers: PeopleCallers
+    ) -> None:
         own, other = world.group(), world.group()
         first, last, theirs = world.job(own), world.job(own), world.job(other)
         for above, below in ((first, theirs), (theirs, last)):
@@ -495,7 +518,7 @@ class TestChildren:
         assert not re.search(rf"\b{theirs}\b", answer.json["detail"])
 
     def test_a_template_learns_nothing_of_hidden_parents(
-        self, api: Api, world: World, callers: Callers
+        self, api: PeopleApi, world: World, callers: PeopleCallers
     ) -> None:
         own, other = world.group(), world.group()
         job_id, child, theirs = world.job(own), world.job(own), world.job(other)
@@ -515,7 +538,7 @@ class TestRules:
     PATH = f"{PREFIX}/alarms/rules"
 
     def test_a_rule_of_all_jobs_takes_the_right_in_all_groups(
-        self, api: Api, world: World, callers: Callers
+        self, api: PeopleApi, world: World, callers: PeopleCallers
     ) -> None:
         own = world.group()
         body = {"kinds": ["failed"]}
@@ -528,7 +551,7 @@ class TestRules:
         viewer = Grants(ROLES["viewer"], {own: ROLES["admin"]})
         assert callers.call(viewer, "PATCH", path, {"window_s": 5}).status_code == 403
 
-    def test_a_rule_is_brought_nowhere_else(self, world: World, callers: Callers) -> None:
+    def test_a_rule_is_brought_nowhere_else(self, world: World, callers: PeopleCallers) -> None:
         own, other = world.group(), world.group()
         path = f"{self.PATH}/{world.rule(own, of_job=False)}"
         theirs = world.job(other)
@@ -542,7 +565,7 @@ class TestRules:
         assert callers.call(both, "PATCH", path, change).json["job_id"] == theirs
 
     def test_a_rule_of_a_deleted_job_is_still_its_groups(
-        self, api: Api, world: World, callers: Callers
+        self, api: PeopleApi, world: World, callers: PeopleCallers
     ) -> None:
         own, other = world.group(), world.group()
         rule_id = world.rule(own)
@@ -555,7 +578,7 @@ class TestRules:
 
 
 def test_a_token_for_everything_takes_the_right_in_all_groups(
-    api: Api, world: World, callers: Callers
+    api: PeopleApi, world: World, callers: PeopleCallers
 ) -> None:
     own = world.group()
     grants = Grants(ROLES["viewer"], {own: ROLES["admin"]})
@@ -569,7 +592,7 @@ def test_a_token_for_everything_takes_the_right_in_all_groups(
 
 
 def test_only_lists_of_what_has_no_group_are_the_same_for_all(
-    api: Api, world: World, callers: Callers
+    api: PeopleApi, world: World, callers: PeopleCallers
 ) -> None:
     own, other = world.group(), world.group()
     world.calendar()

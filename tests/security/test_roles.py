@@ -11,17 +11,19 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
+from xwheel_accounts.sessions import csrf_token
+from xwheel_accounts.storage import accounts, sessions
 
-from tests.component.api.conftest import TOKEN, Api
+from tests.component.api.conftest import TOKEN
+from tests.product.accounts.conftest import PeopleApi
+from tests.product.accounts.people import PeopleCallers, Person
 from tests.support.bare_app import NEEDS
-from tests.support.callers import ROLES, Callers, Person
+from tests.support.callers import ROLES
 from tests.support.job_calls import Tenant
 from tests.support.route_calls import CALLS, UNKNOWN, UNKNOWN_ACTOR, RouteCall, World
 from tests.support.rows import NOW
-from xwheel.accounts.sessions import csrf_token
 from xwheel.model.access import ALL, NOTHING, Grants, Permission
 from xwheel.plugin.resources import Methods, Need, Of, OfObject
-from xwheel.storage.access import accounts, sessions
 
 PREFIX = "/api/v1"
 
@@ -32,16 +34,16 @@ def is_by_id(need: Need) -> bool:
 
 
 @pytest.fixture
-def world(api: Api) -> World:
+def world(api: PeopleApi) -> World:
     return World(api)
 
 
 @pytest.fixture
-def callers(api: Api) -> Callers:
-    return Callers(api)
+def callers(api: PeopleApi) -> PeopleCallers:
+    return PeopleCallers(api)
 
 
-def table(api: Api) -> dict[str, Methods]:
+def table(api: PeopleApi) -> dict[str, Methods]:
     """What the routes of the application need, by their paths below the prefix."""
     app: Any = api.management.app
     return {re.sub(r":\w+\}", "}", path).removeprefix(PREFIX): needs for path, needs in app.needs.items()}
@@ -51,7 +53,7 @@ def url(path: str) -> str:
     return path if path.startswith(("/healthz", "/readyz", "/docs")) else PREFIX + path
 
 
-def test_every_route_has_a_call(api: Api) -> None:
+def test_every_route_has_a_call(api: PeopleApi) -> None:
     routes = table(api)
     assert set(CALLS) == {(method, path) for path, needs in routes.items() for method in needs}
     assert {path: dict(needs) for path, needs in routes.items() if path in NEEDS} == NEEDS
@@ -104,7 +106,7 @@ def refusal(call: RouteCall, answer: Any, *keys: object) -> Refusal:
     return Refusal(call.status(answer), text)
 
 
-def make(callers: Callers, grants: Grants, method: str, call: RouteCall) -> Any:
+def make(callers: PeopleCallers, grants: Grants, method: str, call: RouteCall) -> Any:
     """Make a call as somebody who may do this, and who has signed in."""
     person = callers.person(grants)
     path = call.path if call.own is None else f"{call.path}{call.own(person)}"
@@ -114,7 +116,7 @@ def make(callers: Callers, grants: Grants, method: str, call: RouteCall) -> Any:
     return answer
 
 
-def facts(api: Api) -> dict[str, Any]:
+def facts(api: PeopleApi) -> dict[str, Any]:
     """Everything that is in the database but what is told of refused calls."""
     return {name: rows for name, rows in api.rows().items() if not name.startswith("audit")}
 
@@ -122,7 +124,7 @@ def facts(api: Api) -> dict[str, Any]:
 class Matrix:
     """Calls a route with every role, and notes what is not as the table says."""
 
-    def __init__(self, world: World, callers: Callers) -> None:
+    def __init__(self, world: World, callers: PeopleCallers) -> None:
         self._world, self._callers = world, callers
         self._own, self._other = world.group(), world.group()
         self.wrong: list[str] = []
@@ -170,7 +172,9 @@ class Matrix:
             self.wrong.append(f"{what}: {right.status}")
 
 
-def test_every_role_gets_what_the_table_says_and_no_more(api: Api, world: World, callers: Callers) -> None:
+def test_every_role_gets_what_the_table_says_and_no_more(
+    api: PeopleApi, world: World, callers: PeopleCallers
+) -> None:
     matrix = Matrix(world, callers)
     for path, needs in table(api).items():
         for method, need in needs.items():
@@ -197,7 +201,7 @@ class Credential(NamedTuple):
     right: Callable[[str, str, Need], int | None]
 
 
-def bearer(callers: Callers, token: str | None, right: Callable[[str, Need], int | None]) -> Credential:
+def bearer(callers: PeopleCallers, token: str | None, right: Callable[[str, Need], int | None]) -> Credential:
     shown = None if token is None else f"Bearer {token}"
     return Credential(
         lambda method, where, call: callers.show(shown, method, where, call.body, params=dict(call.params)),
@@ -221,7 +225,7 @@ def cookie(
     )
 
 
-def credentials(api: Api, callers: Callers, tenant: Tenant) -> dict[str, Credential]:
+def credentials(api: PeopleApi, callers: PeopleCallers, tenant: Tenant) -> dict[str, Credential]:
     """Everything that can be shown, all of it of somebody who may do everything, or could once."""
     disabled, gone = Person(api, "disabled", ALL), Person(api, "gone", ALL)
     api.db.transaction(
@@ -260,7 +264,7 @@ def credentials(api: Api, callers: Callers, tenant: Tenant) -> dict[str, Credent
 class Credentials:
     """Calls routes with every credential, and notes what is not as the table says."""
 
-    def __init__(self, api: Api, world: World, callers: Callers) -> None:
+    def __init__(self, api: PeopleApi, world: World, callers: PeopleCallers) -> None:
         self._api, self._world, self._callers = api, world, callers
         self._tenant = Tenant(api.db, api.executor.app, "tenant")
         world.app_names[self._tenant.group_id] = "tenant"
@@ -298,7 +302,9 @@ class Credentials:
         return call, url(call.path if call.own is None else f"{call.path}{call.own(person)}")
 
 
-def test_every_credential_gets_what_the_table_says(api: Api, world: World, callers: Callers) -> None:
+def test_every_credential_gets_what_the_table_says(
+    api: PeopleApi, world: World, callers: PeopleCallers
+) -> None:
     judge = Credentials(api, world, callers)
     for path, needs in table(api).items():
         for method, need in needs.items():
@@ -307,7 +313,7 @@ def test_every_credential_gets_what_the_table_says(api: Api, world: World, calle
     assert min(judge.counted[right] for right in (200, 401, 403)) > 100, judge.counted
 
 
-def test_a_groups_token_is_about_that_group(api: Api, world: World, callers: Callers) -> None:
+def test_a_groups_token_is_about_that_group(api: PeopleApi, world: World, callers: PeopleCallers) -> None:
     tenant, foreign = Tenant(api.db, api.executor.app, "tenant"), world.group()
     for path, needs in table(api).items():
         for method, need in needs.items():

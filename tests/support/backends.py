@@ -23,7 +23,8 @@ from tests.support import servers
 
 ACCESS: Final = "tests/component/api/v1/access"
 ALARMS: Final = "tests/product/alarms"
-AUDIT: Final = "tests/component/accounts/audit"
+PEOPLE: Final = "tests/product/accounts/api"
+AUDIT: Final = "tests/product/accounts/audit"
 DECLARED: Final = "tests/product/jobs_as_code"
 SCHEDULER: Final = "tests/component/scheduler"
 RUN_LOGS: Final = "tests/product/run_logs"
@@ -53,14 +54,14 @@ WHOLE: Final = (
 """Folders and files whose subject is the database."""
 
 SOME: Final[Mapping[str, Sequence[str]]] = {
-    f"{ACCESS}/test_accounts.py": (
+    f"{PEOPLE}/test_accounts.py": (
         "test_names_that_read_alike_are_one",
         "test_names_of_any_language_are_fine",
         "test_two_admins_who_remove_each_other_at_once_leave_one",
         "test_an_account_that_goes_takes_sessions_and_tokens_along",
         "test_a_disabled_account_has_no_session_and_its_tokens_open_nothing",
     ),
-    f"{ACCESS}/test_links.py": (
+    f"{PEOPLE}/test_links.py": (
         "test_of_many_at_once_one_is_let_in",
         "test_a_link_that_ends_between_its_judgement_and_its_session_is_refused",
         "test_an_attempt_counts_though_others_write_first",
@@ -70,13 +71,13 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_secrets_are_listed_by_page_and_group",
         "test_which_secret_an_executor_proved_is_listed",
     ),
-    f"{ACCESS}/test_session.py": (
+    f"{PEOPLE}/test_session.py": (
         "test_of_attempts_at_the_same_time_no_more_are_judged",
         "test_names_are_compared_without_case_and_width",
         "test_s16_a_token_that_is_made_while_the_password_changes_does_not_outlive_that",
     ),
-    f"{ACCESS}/test_session_reads.py": ("test_sessions_in_use_are_read_together",),
-    f"{ACCESS}/test_settings.py": (
+    f"{PEOPLE}/test_session_reads.py": ("test_sessions_in_use_are_read_together",),
+    f"{PEOPLE}/test_settings.py": (
         "test_any_json_comes_back_as_it_was",
         "test_a_setting_is_replaced_and_deleted",
         "test_an_account_keeps_no_more_than_so_many",

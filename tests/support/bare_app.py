@@ -9,22 +9,27 @@ from typing import Any
 
 from xwheel.api.app import build_management_app
 from xwheel.api.openapi.document import DescribedRoute, build_document, operations
+from xwheel.api.openapi.words import TAGS
 from xwheel.config import Config
-from xwheel.config.sections import AccountsSection, ApiSection
+from xwheel.config.sections import ApiSection
 from xwheel.plugin.discovery import load_plugins
 from xwheel.plugin.registries import Registry
 
+PLUGINS = load_plugins(Config())
+CHAPTERS = TAGS | {
+    first: words for item in PLUGINS.resources.values() for first, words in item.chapters.items()
+}
+
 
 def _bare_app() -> Any:
-    access = SimpleNamespace(tokens=None, sessions=None, config=AccountsSection())
     parts: Any = SimpleNamespace(
         config=ApiSection(),
         db=None,
         clock=None,
-        health=None,
-        access=access,
-        refusals=None,
         lease=None,
+        health=None,
+        access=SimpleNamespace(tokens=None),
+        audit=None,
         logs=None,
         job_writer=None,
         plugins=dataclasses.replace(

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import typer.main
+import xwheel_accounts.hooks
 import xwheel_alarms.hooks
 import xwheel_devtools.hooks
 import xwheel_jobs_as_code.hooks
@@ -20,6 +21,7 @@ def every_command() -> Any:
     """Return ``xwheel`` with all commands in its groups."""
     root = typer.main.get_command(main.app)
     for item in (
+        *xwheel_accounts.hooks.COMMANDS,
         xwheel_alarms.hooks.AlarmCommands(),
         *xwheel_devtools.hooks.COMMANDS,
         *xwheel_jobs_as_code.hooks.COMMANDS,
@@ -29,5 +31,7 @@ def every_command() -> Any:
         for word in before:
             group = group.commands[word]
             group = getattr(group, "loaded", group)
-        group.commands[name] = LazyCommands(name, CommandPlace(item.module, item.help, item.is_one))
+        group.commands[name] = LazyCommands(
+            name, CommandPlace(item.module, item.help, getattr(item, "is_one", False))
+        )
     return root

@@ -59,17 +59,6 @@ def known_tables() -> set[str]:
     return {*tables.metadata.tables, *HANDED_OVER, *of_plugins}
 
 
-def differences(conn: Connection, wanted: MetaData = tables.metadata) -> list[Any]:
-    """Return in what a schema differs from what is wanted of this version's; other tables have tests of their own."""
-    of_plugins = known_tables() - set(wanted.tables)
-
-    def is_ours(name: str | None, kind: str, _: object) -> bool:
-        return kind != "table" or name not in of_plugins
-
-    context = MigrationContext.configure(conn, opts={"include_name": is_ours})
-    return list(compare_metadata(context, wanted))
-
-
 def create_database(base: str, backend: str, name: str) -> None:
     """Make a database without tables on a server."""
     admin = Database(base + ADMIN[backend])
@@ -102,6 +91,12 @@ class CleanDatabases:
         """Close the connections that were kept."""
         for db in self._known:
             db.close()
+
+
+def differences(conn: Connection, of: MetaData = tables.metadata) -> list[Any]:
+    """Return in what the tables of a database differ from what they should be; those of others aside."""
+    options = {"include_name": lambda name, kind, parents: kind != "table" or name in of.tables}
+    return list(compare_metadata(MigrationContext.configure(conn, opts=options), of))
 
 
 def twin_of(db: Database) -> Database:
@@ -171,6 +166,13 @@ def _seed(conn: Connection) -> None:
     )
     conn.execute(insert(tables.run_id_block).values(name="run", next_id=1))
     settings.insert_setting(conn, settings.CHAINS, "")
+    done = [
+        {"plugin": name, "name": migration.name, "position": place, "applied_ms": 0}
+        for name, item in installed_tables().items()
+        for place, migration in enumerate(item.migrations())
+    ]
+    if done:
+        conn.execute(insert(tables.plugin_migration), done)
 
 
 def restore_schema(db: Database) -> None:

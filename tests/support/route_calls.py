@@ -10,19 +10,20 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
+from xwheel_accounts.accounts import LINK_MS
+from xwheel_accounts.storage import accounts, links
 from xwheel_alarms.records import AlarmKind, AlarmTarget, AttemptState
 from xwheel_alarms.storage import alarms, attempts
 from xwheel_jobs_as_code.declarations import owners, records
 from xwheel_jobs_as_code.declarations.records import DeclaredJob
 
-from tests.component.api.conftest import Api
-from tests.support.callers import HASHED, PASSWORD, Person
+from tests.product.accounts.conftest import PeopleApi
+from tests.product.accounts.people import HASHED, PASSWORD, Person
 from tests.support.rows import NOW, make_executor, make_run
-from xwheel.accounts.accounts import LINK_MS
 from xwheel.model import NewSource, Run, RunState
 from xwheel.model.access import Grants
 from xwheel.storage import reports
-from xwheel.storage.access import accounts, executor_secrets, links, tokens
+from xwheel.storage.access import executor_secrets, tokens
 from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 from xwheel.wire.messages import LogData
 
@@ -67,7 +68,7 @@ class World:
         api: Behind which they are.
     """
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: PeopleApi) -> None:
         self.api = api
         self._numbers = count(1)
         api.asked.logs = lambda run, from_line: LogData(

@@ -8,15 +8,10 @@ PUBLIC = {
     ("GET", "/api/v1/openapi.json"),
     ("GET", "/docs"),
     ("GET", "/docs/reference.css"),
-    ("POST", "/api/v1/session"),
-    ("POST", "/api/v1/session/link"),
 }
-SIGN_IN = {("POST", "/api/v1/session"), ("POST", "/api/v1/session/link")}
 ROUTES = {
     *PUBLIC,
     ("GET", "/api/v1/health"),
-    ("GET", "/api/v1/audit"),
-    ("GET", "/api/v1/audit/csv"),
     ("GET", "/api/v1/events"),
     ("GET", "/api/v1/nodes"),
     ("GET", "/api/v1/jobs/recent"),
@@ -93,8 +88,14 @@ ROUTES = {
     ("GET", "/api/v1/declarations"),
     ("POST", "/api/v1/declarations/sync"),
     ("POST", "/api/v1/jobs/1/release"),
-    ("GET", "/api/v1/session"),
+}
+SIGN_IN = {("POST", "/api/v1/session"), ("POST", "/api/v1/session/link")}
+OF_ACCOUNTS = {
     ("POST", "/api/v1/session"),
+    ("POST", "/api/v1/session/link"),
+    ("GET", "/api/v1/audit"),
+    ("GET", "/api/v1/audit/csv"),
+    ("GET", "/api/v1/session"),
     ("DELETE", "/api/v1/session"),
     ("PUT", "/api/v1/me/password"),
     ("GET", "/api/v1/me/sessions"),
@@ -115,3 +116,4 @@ ROUTES = {
     ("GET", "/api/v1/accounts/1/sessions"),
     ("DELETE", "/api/v1/accounts/1/sessions"),
 }
+"""Routes of people and of the audit, which a plugin brings."""

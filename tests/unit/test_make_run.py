@@ -66,4 +66,4 @@ def test_u14_make_run_tells_of_each_step_that_takes_long() -> None:
     assert len(installs) == 2
     assert all("tests/support/narrate.py" in line for line in installs)
     # U18: what a node with its console needs, and no more
-    assert "'.[server]' --editable plugins/alarms" in installs[-1]
+    assert "'.[server]' --editable plugins/accounts" in installs[-1]

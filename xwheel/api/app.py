@@ -10,26 +10,16 @@ import falcon
 import falcon.routing
 
 from xwheel.api.http import errors
-from xwheel.api.http.auth import Gate, GuardedApp
+from xwheel.api.http.auth import ApiGate, GuardedApp
 from xwheel.api.http.client import TrustedProxies
+from xwheel.api.http.gates import PluginGates
 from xwheel.api.http.permissions import PERMISSIONS
 from xwheel.api.http.resource import ApiParts, Resource
 from xwheel.api.openapi.document import DescribedRoute
 from xwheel.api.openapi.pages import Documents, OpenApiDocument, ReferencePage, ReferenceStyle
 from xwheel.api.openapi.words import TAGS
 from xwheel.api.plugins.routes import PREFIX, PluginResources, PluginRoutes
-from xwheel.api.v1.access.accounts import AccountResource, Accounts, AccountSessions
-from xwheel.api.v1.access.audit import Audit
 from xwheel.api.v1.access.secrets import Secret, Secrets
-from xwheel.api.v1.access.session import (
-    OwnPassword,
-    OwnSession,
-    OwnSessions,
-    OwnToken,
-    OwnTokens,
-    SessionResource,
-)
-from xwheel.api.v1.access.settings import OwnSetting, OwnSettings
 from xwheel.api.v1.access.tokens import Token, Tokens
 from xwheel.api.v1.calendars import CalendarResource, Calendars
 from xwheel.api.v1.groups import Executors, Group, GroupExecutors, Groups
@@ -86,26 +76,10 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/secrets": Secrets,
     "/secrets/{name}": Secret,
     "/secrets/{name}/rotate": Secret,
-    "/session": SessionResource,
-    "/session/link": SessionResource,
-    "/me/password": OwnPassword,
-    "/me/sessions": OwnSessions,
-    "/me/sessions/{session_id:id}": OwnSession,
-    "/me/tokens": OwnTokens,
-    "/me/tokens/{name}": OwnToken,
-    "/me/settings": OwnSettings,
-    "/me/settings/{setting}": OwnSetting,
-    "/accounts": Accounts,
-    "/accounts/{account_id:id}": AccountResource,
-    "/accounts/{account_id:id}/reset": AccountResource,
-    "/accounts/{account_id:id}/link": AccountResource,
-    "/accounts/{account_id:id}/sessions": AccountSessions,
     "/calendars": Calendars,
     "/calendars/{name}": CalendarResource,
     "/plugins": PluginsResource,
     "/console/manifest": Manifest,
-    "/audit": Audit,
-    "/audit/csv": Audit,
 }
 """Paths below the prefix; what can be done with an object, or asked about it, ends in the suffix of the responder."""
 
@@ -168,8 +142,9 @@ def build_management_app(
         before: Called before each call with a token; for a process without loops, which must read what others changed.
     """
     proxies = TrustedProxies(parts.config.trusted_proxies)
-    gate = Gate(parts.db, parts.access, parts.clock, proxies, parts.refusals)
     further = routes or plugin_routes(parts)
+    gates = PluginGates(parts.plugins.gates, further.site, proxies)
+    gate = ApiGate(parts.db, parts.access.tokens, gates, parts.clock, proxies, parts.audit)
     app = GuardedApp(gate, before, further.refuses_body)
     app.router_options.converters["id"] = IdConverter
     app.add_error_handler(Exception, gate.on_error)
@@ -186,7 +161,7 @@ def build_management_app(
         suffix = action if is_own else None
         needs = PERMISSIONS.get(path.replace(":id}", "}"))
         app.add_route(PREFIX + path, resources[kind], suffix=suffix, needs=needs)
-    of_plugins = PluginResources(parts)
+    of_plugins = PluginResources(parts, further.site)
     of_plugins.add_to(app)
     further.add_to_management(app)
     app.chapters = {

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xwheel.accounts.audit.refusals import RefusalLog
-from xwheel.accounts.parts import AccessParts
-from xwheel.accounts.providers import IdentityProviders
+from xwheel.access.parts import AccessParts
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.schema.health import HealthReport
 from xwheel.errors import ConfigError
@@ -20,7 +18,6 @@ def parts_of(
     shared: SharedParts,
     management: ManagementParts,
     finisher: Finisher,
-    refusals: RefusalLog,
     *,
     health: Callable[[], HealthReport],
     node_id: str | None = None,
@@ -32,25 +29,22 @@ def parts_of(
         shared: What is known of executors, schedules and scripts.
         management: What changes jobs and runs.
         finisher: Takes outcomes.
-        refusals: Takes refused calls for the audit.
         health: The state of the process; must not wait for anything.
         node_id: The node that this is; None for a process that is none.
         lease: Its partitions, likewise.
 
     Raises:
-        ConfigError: The settings name an identity provider that is not there, or a log store without what uses it.
+        ConfigError: The settings name a log store, and no plugin keeps logs.
     """
     if shared.config.run_logs.store and not shared.plugins.offering(TakesLogs):
         raise ConfigError(
             "run_logs.store: no plugin that is installed here keeps logs of runs: install one, or leave this empty"
         )
-    config = shared.config.accounts
-    providers = IdentityProviders(shared.plugins.identity_providers, config, shared.clock)
     return ApiParts(
         db=shared.db,
         clock=shared.clock,
         config=shared.config.api,
-        access=AccessParts(shared.db, shared.clock, shared.config, shared.audit, providers),
+        access=AccessParts(shared.db, shared.clock, shared.plugins, shared.audit),
         jobs=management.jobs,
         job_owners=management.owners,
         job_writer=management.job_writer,
@@ -70,7 +64,6 @@ def parts_of(
         calls=shared.calls,
         kill=management.killer.kill,
         audit=shared.audit,
-        refusals=refusals,
         node_id=node_id,
         lease=lease,
         lease_ms=shared.config.schedule.lease_s * 1000,

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from xwheel.accounts.audit.refusals import RefusalLog
 from xwheel.api.app import build_management_app
 from xwheel.api.http.errors import PROBLEM_TYPE, RETRY_AFTER_S, TYPE_PREFIX, Problem
 from xwheel.api.parts import parts_of
@@ -151,7 +150,6 @@ class ManagementProcess:
             shared,
             ManagementParts(shared, finisher),
             finisher,
-            RefusalLog(db, shared.audit, clock, writes_at_once=True),
             health=self.health,
         )
         self._lock = threading.Lock()

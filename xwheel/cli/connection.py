@@ -25,12 +25,13 @@ from xwheel.errors import ConfigError, FieldError, NotFoundError
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from xwheel.accounts.audit.verify import Retention
+    from xwheel.access.rights import Rights
     from xwheel.cli.access.files import Login
     from xwheel.config import Config
     from xwheel.model.access import Actor
+    from xwheel.plugin.discovery import Plugins
     from xwheel.runtime.sealing import KeyRing
-    from xwheel.storage.access.audit import AuditTrail
+    from xwheel.scheduler.audit_trail import AuditTrail
     from xwheel.storage.database.engine import Connection, Database
     from xwheel.wire.http.rest import RestClient
     from xwheel.wire.http.tls import TlsFiles
@@ -344,21 +345,32 @@ class ConfiguredDatabase(Printer):
         self._url = url
 
     @cached_property
-    def _config(self) -> Config:
+    def config(self) -> Config:
+        """The settings."""
         return configure(self._config_path, self._url)
 
     def keys(self) -> KeyRing:
         """Return the keys of the configured file."""
         from xwheel.runtime.sealing import read_keys
 
-        return read_keys(self._config.security.key_file)
+        return read_keys(self.config.security.key_file)
 
-    def audit_retention(self) -> Retention:
-        """Return how long rows of the audit are kept by these settings, as of now."""
-        from xwheel.accounts.audit.verify import Retention
-        from xwheel.clock import SystemClock
+    @cached_property
+    def plugins(self) -> Plugins:
+        """What of plugins counts for what commands do to a database.
 
-        return Retention(days=self._config.audit.retention_days, now_ms=SystemClock().now_ms())
+        Raises:
+            PluginError: One cannot be loaded: it could be the one that records what is done.
+        """
+        from xwheel.plugin.discovery import load_access
+
+        return load_access(self.config)
+
+    def rights(self) -> Rights:
+        """Return what knows whose tokens are."""
+        from xwheel.access.rights import Rights
+
+        return Rights(self.plugins.gates)
 
     @contextmanager
     def open(self) -> Iterator[Database]:
@@ -366,12 +378,12 @@ class ConfiguredDatabase(Printer):
         from xwheel.model.access import acting
         from xwheel.storage.database.startup import open_database
 
-        with closing(open_database(self._config, create=False)) as db, acting(command_actor()):
+        with closing(open_database(self.config, create=False)) as db, acting(command_actor()):
             yield db
 
     def audit(self, db: Database) -> AuditTrail:
         """Return where it is recorded what a command does to the database itself."""
-        return audit_of(db, self.keys())
+        return audit_of(db, self.plugins)
 
 
 def command_actor() -> Actor:
@@ -398,12 +410,12 @@ def command_actor() -> Actor:
     )
 
 
-def audit_of(db: Database, keys: KeyRing) -> AuditTrail:
+def audit_of(db: Database, plugins: Plugins) -> AuditTrail:
     """Return where a command records what it does to a database itself."""
     from xwheel.clock import SystemClock
-    from xwheel.storage.access.audit import AuditTrail, signing_keys
+    from xwheel.scheduler.audit_trail import AuditTrail
 
-    return AuditTrail(signing_keys(db, keys), SystemClock())
+    return AuditTrail(plugins, db, SystemClock())
 
 
 class DatabaseOrNode(ConfiguredDatabase):
@@ -435,7 +447,7 @@ class DatabaseOrNode(ConfiguredDatabase):
         """Return where a browser finds the node; raises ConfigError if the settings do not say."""
         from xwheel.cli.access.files import url_of
 
-        return url_of(self._config) if self.node is None else self.node.base_url
+        return url_of(self.config) if self.node is None else self.node.base_url
 
 
 def group_id_of(conn: Connection, app_name: str) -> int:

@@ -81,9 +81,6 @@ class RootGroup(LazyGroup):
             is_one=True,
         ),
         "cron": CommandPlace("xwheel.cli.cron", "Cron expressions: when they fire, and what they say."),
-        "account": CommandPlace(
-            "xwheel.cli.access.account", "Accounts of people: who may sign in, and what each may do."
-        ),
         "token": CommandPlace(
             "xwheel.cli.access.token",
             "Tokens of programs for the management API, and for the jobs of one executor group.",
@@ -118,10 +115,6 @@ class RootGroup(LazyGroup):
             is_one=True,
         ),
         "resume": CommandPlace("xwheel.cli.node.overview", "Let schedules fire again.", is_one=True),
-        "audit": CommandPlace(
-            "xwheel.cli.access.audit",
-            "Who did what, when, from where and why, and whether that was changed since.",
-        ),
         "plugins": CommandPlace(
             "xwheel.cli.plugins", "What plugins are installed, and what is wrong with them."
         ),

@@ -63,7 +63,7 @@ class Leader:
             )
         finally:
             db.close()
-        self.node = Node(config, announce=logger.debug, has_accounts=False, pause=pause)
+        self.node = Node(config, announce=logger.debug, has_people=False, pause=pause)
         try:
             self.state = self.node.until_done(lambda: DeclaredJobs(self.node).apply(declarations, state))
             self._executor = Executor(

@@ -6,17 +6,20 @@ import hmac
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import Final, TypeVar
 
-from xwheel.accounts.accounts import FIRST_ADMIN, insert_first
 from xwheel.config import Config
-from xwheel.errors import ConflictError, DuplicateError
-from xwheel.runtime.passwords import hash_password, make_password
+from xwheel.errors import ConflictError, DuplicateError, StorageError
+from xwheel.plugin.discovery import Plugins
+from xwheel.plugin.gates import FirstCredential, MakesFirst
+from xwheel.plugin.validation import guarded
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.executors.secrets import EXECUTOR_TOKEN, find_executor_token
 from xwheel.storage import settings
-from xwheel.storage.access import accounts, tokens
-from xwheel.storage.access.audit import AuditTrail
+from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import CommitUnknownError, Connection, Database
+
+T = TypeVar("T")
 
 FIRST_NAME: Final = "first"
 UNKNOWN: Final = (
@@ -38,7 +41,7 @@ class FirstSecret(ABC):
         announce: Gets the line that shows it.
     """
 
-    words: ClassVar[str]
+    words: str
 
     def __init__(self, value: str, announce: Callable[[str], None]) -> None:
         self.value = value
@@ -161,40 +164,60 @@ class ManagementToken(FirstSecret):
         self._audit.record(conn, "token.create", "token", name, after=found)
 
 
-class FirstPassword(FirstSecret):
-    """The password of the first account, which may do everything.
+class FirstOfGate(FirstSecret):
+    """What a gate of a plugin makes, which lets the first person in.
 
     Args:
-        audit: Records that it was made.
-        now_ms: The time.
+        gate: The gate's name.
+        made: What it made.
+        audit: Records that it was stored.
         announce: Gets the line that shows it.
     """
 
-    words = f"password of the account {FIRST_ADMIN}"
-
-    def __init__(self, audit: AuditTrail, now_ms: int, announce: Callable[[str], None]) -> None:
-        super().__init__(make_password(), announce)
+    def __init__(
+        self, gate: str, made: FirstCredential, audit: AuditTrail, announce: Callable[[str], None]
+    ) -> None:
+        super().__init__(str(made.value), announce)
+        self.words = str(made.words)
+        self._what = f"gate {gate}: first credential"
+        self._made = made
         self._audit = audit
-        self._now_ms = now_ms
-        self._hashed: str | None = None
 
     def prepare(self) -> None:
-        """Hash it, once: the hash says later whose password is stored."""
-        self._hashed = self._hashed or hash_password(self.value)
+        """Let the gate compute what takes long."""
+        self._guarded(self._made.prepare)
 
     def is_there(self, conn: Connection) -> bool:
-        """Return whether there is an account."""
-        return accounts.has_accounts(conn)
+        """Return whether somebody may sign in."""
+        return bool(self._guarded(lambda: self._made.is_there(conn)))
 
     def is_ours(self, conn: Connection) -> bool:
         """Return whether this one is stored."""
-        found = accounts.find_account(conn, FIRST_ADMIN)
-        kept = found.password if found is not None else None
-        return bool(self._hashed and kept) and hmac.compare_digest(str(kept), str(self._hashed))
+        return bool(self._guarded(lambda: self._made.is_ours(conn)))
 
     def store(self, conn: Connection) -> None:
-        """Make the account with its hash."""
-        insert_first(conn, self._audit, self._hashed or "", self._now_ms)
+        """Let the gate store it."""
+        self._guarded(lambda: self._made.store(conn, self._audit))
+
+    def _guarded(self, call: Callable[[], T]) -> T:
+        # what the database cannot do now is told from a failure of the plugin
+        return guarded(self._what, call, allowed=StorageError)
+
+
+def first_credentials(
+    plugins: Plugins, audit: AuditTrail, now_ms: int, announce: Callable[[str], None]
+) -> list[FirstSecret]:
+    """Return what gates of plugins make at a first start.
+
+    Raises:
+        PluginError: One of them fails.
+    """
+    found: list[FirstSecret] = []
+    for name, gate in sorted(plugins.gates.items()):
+        if isinstance(gate, MakesFirst):
+            made = guarded(f"gate {name}", lambda: gate.first_credential(now_ms))  # noqa: B023 - called at once
+            found.append(FirstOfGate(name, made, audit, announce))
+    return found
 
 
 def ensure_executor_token(config: Config, db: Database, made: ExecutorToken) -> str:

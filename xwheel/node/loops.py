@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xwheel.errors import XwheelError
-from xwheel.node.pipeline import Auditing, Core, Finishing, Management, Planning, Routing, Sending
+from xwheel.node.pipeline import Core, Finishing, Management, Planning, Routing, Sending
 from xwheel.runtime.loops import Service, StallMonitor
 from xwheel.scheduler.fire.tick import Inbox
 
@@ -37,7 +37,6 @@ class Scheduler:
         self.sending = Sending(core, self.routing, self.finishing)
         self.planning = Planning(core, inbox, self.routing, self.sending, self.finishing)
         self.management = Management(core, self.finishing)
-        self.auditing = Auditing(core)
         self.stall_monitor = StallMonitor(lambda: self.services, self.core.clock)
         self._watching = Service("watch", self.stall_monitor.step, self.core.clock)
 
@@ -52,7 +51,6 @@ class Scheduler:
             *self.routing.services(),
             *self.planning.services(),
             *self.management.services(),
-            *self.auditing.services(),
         ]
 
     def start(self, until_done: Callable[[Callable[[], None]], None] = lambda part: part()) -> None:
@@ -101,7 +99,6 @@ class Scheduler:
         self._hand_over(min(deadline_ms, clock.monotonic_ms() + HAND_OVER_S * 1000))
         self.finishing.check.wake()
         first = [
-            *self.auditing.services(),
             *self.management.services(),
             self.finishing.checking,
         ]
@@ -157,7 +154,6 @@ class Scheduler:
 
         def leave() -> None:
             try:
-                self.auditing.refusals.end()
                 core.registry.flush(core.clock.now_ms())
                 core.lease.release()
             except XwheelError as error:

@@ -20,10 +20,10 @@ from xwheel.api.schema.health import HealthCounts, HealthReport, LoopHealth
 from xwheel.config import Config
 from xwheel.node.first_secrets import (
     ExecutorToken,
-    FirstPassword,
     FirstSecret,
     ManagementToken,
     ensure_executor_token,
+    first_credentials,
 )
 from xwheel.node.loops import Scheduler
 from xwheel.node.pipeline import Core
@@ -32,7 +32,6 @@ from xwheel.private_files import write_text
 from xwheel.runtime.http_server import Listener
 from xwheel.runtime.sealing import is_plain, read_keys
 from xwheel.storage.access import executor_secrets
-from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Database
 from xwheel.storage.database.startup import Pause, start_with
 from xwheel.wire.http.tls import check_tls
@@ -51,7 +50,7 @@ class Node:
         config: The settings.
         announce: SharedAnswer secrets that were made just now; they are never shown again.
         given: Further plugins by name, as files, modules or other objects with hooks; for tests.
-        has_accounts: Make the first account if there is none; not where no one could be told its password.
+        has_people: Let plugins make what lets the first person in; not where no one could be told of it.
         pause: Waits this many seconds for a database that is away; returns whether the process is to end meanwhile.
 
     Raises:
@@ -69,7 +68,7 @@ class Node:
         announce: Callable[[str], None],
         given: Mapping[str, object] | None = None,
         *,
-        has_accounts: bool = True,
+        has_people: bool = True,
         pause: Pause = time.sleep,
     ) -> None:
         self._config = config
@@ -90,10 +89,9 @@ class Node:
             )
             core = scheduler.core
             database.run(lambda: warn_of_plain(db))
-            warn_of_weak_audit(db, core.audit)
             firsts: list[FirstSecret] = [ManagementToken(core.audit, core.clock.now_ms(), announce)]
-            if has_accounts:
-                firsts.append(FirstPassword(core.audit, core.clock.now_ms(), announce))
+            if has_people:
+                firsts += first_credentials(plugins, core.audit, core.clock.now_ms(), announce)
             for secret in firsts:
                 undo.callback(secret.show_unknown)
                 database.run(partial(secret.ensure, db))
@@ -249,7 +247,6 @@ def api_parts(scheduler: Scheduler, health: Callable[[], HealthReport]) -> ApiPa
         scheduler.core,
         scheduler.management,
         finishing.finisher,
-        scheduler.auditing.refusals,
         health=health,
         node_id=scheduler.core.lease.owner,
         lease=scheduler.core.lease,
@@ -273,13 +270,4 @@ def warn_of_plain(db: Database) -> None:
             "then run 'xwheel secret seal'",
             len(plain),
             plain[0],
-        )
-
-
-def warn_of_weak_audit(db: Database, audit: AuditTrail) -> None:
-    """Say that the key that signs the audit is in the database; SQLite's file is the node's own, as a key file is."""
-    if audit.keys.first.is_kept_beside and db.backend != "sqlite":
-        logger.warning(
-            "the audit is signed with a key in the database, which anyone who can change its rows can read: set "
-            "security.key_file on all nodes"
         )

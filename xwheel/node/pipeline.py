@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from xwheel import ring
-from xwheel.accounts.audit.anchors import Anchors
-from xwheel.accounts.audit.refusals import RefusalLog
-from xwheel.accounts.audit.sealing import SealLoop
 from xwheel.clock import Clock, OffsetFilter, SystemClock
 from xwheel.config import Config
 from xwheel.config.sections import ScheduleSection, TriggerSection
@@ -372,25 +369,6 @@ class Management(ManagementParts, Subsystem):
         self._loops = [
             Service("report", self.report.step, clock, stale_ms=UPKEEP_STALE_MS),
             Service("sweep", self.retention.step, clock, stale_ms=UPKEEP_STALE_MS),
-        ]
-
-
-class Auditing(Subsystem):
-    """The audit behind its rows: their seal, the heads that are written out, and deleting what is old."""
-
-    def __init__(self, core: Core) -> None:
-        settings = core.config.audit
-        self.sealing = SealLoop(
-            core.db,
-            core.lease,
-            core.audit.keys,
-            Anchors(settings),
-            retention_days=settings.retention_days,
-        )
-        self.refusals = RefusalLog(core.db, core.audit, core.clock)
-        self._loops = [
-            Service("audit", self.sealing.step, core.clock, stale_ms=UPKEEP_STALE_MS),
-            Service("refusals", self.refusals.step, core.clock, stale_ms=UPKEEP_STALE_MS),
         ]
 
 

@@ -36,11 +36,13 @@ from xwheel.plugin.contracts import (
     ScheduleType,
 )
 from xwheel.plugin.folder import PluginFile, list_files, one_file, warning_above
+from xwheel.plugin.gates import Gate
 from xwheel.plugin.group_calls import GroupCalls
 from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.observers import Observer
 from xwheel.plugin.options import PluginOptions, noting_options, read_options, shown_options
 from xwheel.plugin.pages import Pages
+from xwheel.plugin.recorders import Recorder
 from xwheel.plugin.registries import Registry
 from xwheel.plugin.resources import Resources
 from xwheel.plugin.routes import Routes
@@ -65,12 +67,17 @@ CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
     "xwheel_register_resources": ("set of resources", Resources),
     "xwheel_register_group_calls": ("set of group calls", GroupCalls),
     "xwheel_register_observers": ("observer", Observer),
+    "xwheel_register_gates": ("gate", Gate),
+    "xwheel_register_recorders": ("recorder", Recorder),
     "xwheel_register_commands": ("set of commands", Commands),
 }
 """Hook to the kind of object that it registers, and the contract of that kind."""
 
-OF_TABLES: Final = (Tables, Observer)
+OF_TABLES: Final = (Tables, Observer, Recorder)
 """What has the plugin's own name, with which the names of its tables begin."""
+
+ONE_ALONE: Final = "xwheel_register_recorders"
+"""The hook for which only one plugin may register something."""
 
 ENTRY_POINT_GROUP: Final = "xwheel"
 HOOK_PREFIX: Final = "xwheel_"
@@ -154,6 +161,8 @@ class Plugins:
     resources: Registry[Resources] = field(default_factory=lambda: Registry("set of resources", {}, {}))
     group_calls: Registry[GroupCalls] = field(default_factory=lambda: Registry("set of group calls", {}, {}))
     observers: Registry[Observer] = field(default_factory=lambda: Registry("observer", {}, {}))
+    gates: Registry[Gate] = field(default_factory=lambda: Registry("gate", {}, {}))
+    recorders: Registry[Recorder] = field(default_factory=lambda: Registry("recorder", {}, {}))
     commands: Registry[Commands] = field(default_factory=lambda: Registry("set of commands", {}, {}))
     installed: Sequence[PluginInfo] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -231,6 +240,20 @@ def load_glue_types(config: Config) -> Registry[GlueType]:
     """
     hooks = ("xwheel_register_glue_types",)
     return _checked(config, survey_plugins(config, hooks=hooks)).plugins.glue_types
+
+
+def load_access(config: Config) -> Plugins:
+    """Load what counts for a command that changes a database itself: who acts, and what records it.
+
+    Raises:
+        PluginError: A plugin cannot be loaded, and ``plugins.tolerate`` does not name it.
+        ConfigError: An option of one that brings such is not acceptable.
+    """
+    hooks = ("xwheel_register_tables", "xwheel_register_gates", "xwheel_register_recorders")
+    survey = survey_plugins(config, hooks=hooks)
+    for error in survey.errors:
+        raise error
+    return survey.plugins
 
 
 def survey_plugins(
@@ -469,6 +492,12 @@ class _Loader:
     def _check_names(self, brought: Mapping[str, Iterable[str]], origin: PluginOrigin) -> None:
         for hook, names in brought.items():
             registry = self.registries[hook]
+            taken = next(iter(registry), None)
+            if hook == ONE_ALONE and taken is not None and list(names):
+                raise PluginError(
+                    f"{origin} brings a {registry.kind}, and {registry.owners[taken]} is one already: name one of both "
+                    "in plugins.disabled"
+                )
             for name in names:
                 if name in registry:
                     raise DuplicateNameError(

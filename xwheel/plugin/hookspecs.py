@@ -20,10 +20,12 @@ from xwheel.plugin.contracts import (
     RunListener,
     ScheduleType,
 )
+from xwheel.plugin.gates import Gate
 from xwheel.plugin.group_calls import GroupCalls
 from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.observers import Observer
 from xwheel.plugin.pages import Pages
+from xwheel.plugin.recorders import Recorder
 from xwheel.plugin.resources import Resources
 from xwheel.plugin.routes import Routes
 from xwheel.plugin.tables import Tables
@@ -100,6 +102,16 @@ def xwheel_register_group_calls(config: Config, options: Options) -> Iterable[Gr
 @hookspec
 def xwheel_register_observers(config: Config, options: Options) -> Iterable[Observer]:  # type: ignore[empty-body]
     """Return observers, which write rows in the transactions that end runs, skip fires and stop jobs."""
+
+
+@hookspec
+def xwheel_register_gates(config: Config, options: Options) -> Iterable[Gate]:  # type: ignore[empty-body]
+    """Return gates, which say who calls the management API and what they may do."""
+
+
+@hookspec
+def xwheel_register_recorders(config: Config, options: Options) -> Iterable[Recorder]:  # type: ignore[empty-body]
+    """Return a recorder, which writes down who changes what; of all plugins at most one does."""
 
 
 @hookspec

@@ -16,6 +16,7 @@ MOST_ROWS: Final = 10_000
 
 _COLUMN: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _VALUES: Final = (str, int, float, bytes, type(None))
+_EXACT: Final = frozenset({*_VALUES, bool})
 
 Rows = Mapping[str, Sequence[Mapping[str, object]]]
 """Table of the plugin's to rows: column to text, number, boolean, bytes or None, the same columns in all its rows."""
@@ -105,12 +106,13 @@ class SeesDispatches(Protocol):
     sees_dispatches: bool
 
 
-def check_rows(plugin: str, rows: object) -> Rows:
+def check_rows(plugin: str, rows: object, tables: Collection[str] = ()) -> Rows:
     """Return what a plugin wants to be written, once it is known to be rows of its own tables.
 
     Args:
         plugin: The plugin's name.
         rows: What it returned.
+        tables: Tables of its own whose names do not begin with its name.
 
     Raises:
         PluginError: It says what is wrong.
@@ -119,18 +121,27 @@ def check_rows(plugin: str, rows: object) -> Rows:
         raise PluginError(f"{plugin}: rows must be a mapping of table to rows, not {type(rows).__name__}")
     left = MOST_ROWS
     for table, items in rows.items():
-        if not isinstance(table, str) or not (table == plugin or table.startswith(f"{plugin}_")):
+        is_text = isinstance(table, str)
+        if not is_text or not (table == plugin or table.startswith(f"{plugin}_") or table in tables):
             raise PluginError(f"{plugin}: {str(table)[:60]!r} is none of its own tables")
         left -= len(items)
         if left < 0:
             raise PluginError(f"{plugin}: more than {MOST_ROWS} rows for one transaction")
-        for item in items:
-            if item.keys() != items[0].keys():
-                raise PluginError(f"{plugin}: rows of {table} have different columns")
-            for column, value in item.items():
-                if not _COLUMN.fullmatch(column) or not isinstance(value, _VALUES):
-                    raise PluginError(
-                        f"{plugin}: {table}.{str(column)[:60]} must be a text, a number, bytes or None, not "
-                        f"{type(value).__name__}"
-                    )
+        if items:
+            _check_items(plugin, table, items)
     return rows
+
+
+def _check_items(plugin: str, table: str, items: Sequence[Mapping[str, object]]) -> None:
+    columns = items[0].keys()
+    if any(item.keys() != columns for item in items):
+        raise PluginError(f"{plugin}: rows of {table} have different columns")
+    for column in columns:
+        # by type, which is known for a thousand rows at once; by instance where one is of a class of its own
+        kinds = {type(item[column]) for item in items}
+        is_plain = kinds <= _EXACT or all(isinstance(item[column], _VALUES) for item in items)
+        if not is_plain or not isinstance(column, str) or not _COLUMN.fullmatch(column):
+            wrong = next((kind for kind in kinds if not issubclass(kind, _VALUES)), str)
+            raise PluginError(
+                f"{plugin}: {table}.{str(column)[:60]} must be a text, a number, bytes or None, not {wrong.__name__}"
+            )

@@ -17,6 +17,7 @@ from xwheel.clock import Clock
 from xwheel.errors import FieldError, PluginError, XwheelError
 from xwheel.model import RegisteredExecutor
 from xwheel.model.access import Actor, Permission
+from xwheel.model.deeds import Deed
 from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.run_logs import LogQuestions, ReadsLogs
 
@@ -454,6 +455,14 @@ class PluginSite(Protocol):
         ``before`` and ``after`` are mappings or records; what differs between them is shown. A call that changes
         something and records nothing is recorded with its method and path alone.
         """
+        ...
+
+    def record_many(self, conn: Any, deeds: Sequence[Deed]) -> None:
+        """Record what is done to many objects, each by its actor."""
+        ...
+
+    def forget_tokens(self) -> None:
+        """Let tokens that the plugin changed count in this process at once; in others they do within a second."""
         ...
 
     def need(

@@ -16,7 +16,26 @@ MAX_TABLE: Final = 60
 """Characters of a table's name; every database takes this many, with those of an index's prefix besides."""
 
 HANDED_OVER: Final = frozenset(
-    {"alarm", "alarm_attempt", "alarm_episode", "alarm_rule", "declaration_owner", "declared_job", "run_log"}
+    {
+        *(
+            "account",
+            "account_session",
+            "account_setting",
+            "alarm",
+            "alarm_attempt",
+            "alarm_episode",
+            "alarm_rule",
+        ),
+        *(
+            "audit",
+            "audit_head",
+            "declaration_owner",
+            "declared_job",
+            "run_log",
+            "sign_in_failure",
+            "sign_in_link",
+        ),
+    }
 )
 """Tables that xwheel itself had once: a plugin may have one of them under this name, and finds its rows in it."""
 
@@ -103,6 +122,7 @@ class KnownTables:
         self.prefix = f"{self.name}_"
         self.migrations = tuple(item.migrations())
         self.tables = tuple(item.tables())
+        self._handed_over = HANDED_OVER.intersection(self.tables)
         self._check_migrations()
         self._check_tables()
         if isinstance(item, RowsGoAlong):
@@ -110,8 +130,8 @@ class KnownTables:
             self._check_columns("of_groups", item.of_groups)
 
     def owns(self, table: str) -> bool:
-        """Return whether the plugin may have a table of this name."""
-        return table.startswith(self.prefix) or table in HANDED_OVER
+        """Return whether a table is the plugin's: its name says so, or it is one that was handed over to it."""
+        return table.startswith(self.prefix) or table in self._handed_over
 
     def _check_migrations(self) -> None:
         if not 0 < len(self.migrations) <= MOST_MIGRATIONS:

@@ -32,6 +32,7 @@ from xwheel.plugin.contracts import (
     ScheduleType,
     TakesOptions,
 )
+from xwheel.plugin.gates import Gate, KnowsOwners, MakesFirst, check_gate
 from xwheel.plugin.group_calls import GroupCalls
 from xwheel.plugin.identities import SignsInByPassword, SignsInByRedirect, SignsOut
 from xwheel.plugin.job_owners import OwnsJobs, check_owner_table
@@ -68,11 +69,17 @@ OPTIONAL: Final[Mapping[str, Sequence[type[Any]]]] = {
     "log store": (ChecksSetup,),
     "set of routes": (KeepsMails,),
     "set of resources": (KeepsMails,),
+    "gate": (KnowsOwners, MakesFirst),
     "identity provider": (SignsInByPassword, SignsInByRedirect, SignsOut),
 }
 """Kind to what its objects may do besides; one that has such a method must have it in the right form."""
 
-_TYPES: Final[dict[str, type]] = {"str": str, "bool": bool, "Mapping[str, str]": Mapping}
+_TYPES: Final[dict[str, type]] = {
+    "str": str,
+    "bool": bool,
+    "Mapping[str, str]": Mapping,
+    "Sequence[str]": Sequence,
+}
 
 
 def check_object(kind: str, contract: type[Any], item: object) -> None:
@@ -120,6 +127,8 @@ def _check_whole(kind: str, item: object) -> None:
             KnownTables(item)
         case "set of routes", Routes():
             check_routes_name(item.name)
+        case "gate", Gate():
+            check_gate(item)
         case "set of commands", Commands():
             _check_commands(item)
         case "set of group calls", GroupCalls():

@@ -15,6 +15,7 @@ from xwheel.plugin.observers import Observer
 from xwheel.plugin.questions import PluginQuestions
 from xwheel.runtime.foreign import PluginThreads
 from xwheel.runtime.sealing import KeyRing
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.check.questions import IN_FLIGHT
 from xwheel.scheduler.executors.calls import ExecutorClient
 from xwheel.scheduler.executors.registry import ExecutorRegistry
@@ -35,7 +36,6 @@ from xwheel.scheduler.runs.run_now import RunNow
 from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.scheduler.sources import Sources
 from xwheel.scheduler.timetable import AskedTimetable, CalendarCache
-from xwheel.storage.access.audit import AuditTrail, signing_keys
 from xwheel.storage.database.engine import Database
 from xwheel.storage.run_ids import RunIds
 from xwheel.wire.http import HttpClient, MultiClient
@@ -77,7 +77,7 @@ class SharedParts:
         transport: Transport | None = None,
     ) -> None:
         self.config, self.db, self.plugins, self.clock, self.tls = config, db, plugins, clock, tls
-        self.audit = AuditTrail(signing_keys(db, keys), clock)
+        self.audit = AuditTrail(plugins, db, clock)
         self.run_ids = RunIds(db)
         self.listeners = RunFeed(plugins.run_listeners, clock, limit=config.plugins.listener_queue)
         db.listen(self.listeners.put if plugins.run_listeners else None)

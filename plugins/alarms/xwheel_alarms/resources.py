@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import falcon
 from xwheel.api.http.body import InputError, fields_in, take_body, take_changes, take_query
-from xwheel.api.http.errors import BusyError
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
 from xwheel.api.http.resource import (
     naming,
@@ -19,6 +18,7 @@ from xwheel.api.http.resource import (
     view_of,
 )
 from xwheel.config.sections import ApiSection
+from xwheel.errors import BusyError
 from xwheel.plugin import Need, Of, OfObject, Operation, Permission, ResourceRoute
 
 from xwheel_alarms.messages import (

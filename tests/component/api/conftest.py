@@ -17,22 +17,20 @@ from sqlalchemy import inspect, select, table, text
 from tests.support.job_calls import Tenant
 from tests.support.lines import Line
 from tests.support.rows import NOW, make_run
-from xwheel.api.app import build_management_app, executor_app
+from xwheel.api.app import build_management_app, executor_app, plugin_routes
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.openapi.document import DescribedRoute, build_document
 from xwheel.api.schema.health import HealthReport
 from xwheel.builtin import daily_interval, routers, schedule_types
 from xwheel.builtin.glue_bean import BeanGlue
-from xwheel.builtin.local_accounts import LocalAccounts
 from xwheel.clock import ManualClock
 from xwheel.config import build_config
 from xwheel.model import Run, RunState
 from xwheel.node.loops import Scheduler
 from xwheel.node.node import api_parts
 from xwheel.node.pipeline import Core
-from xwheel.plugin import GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
+from xwheel.plugin import GlueRequest, GlueType, HandlerLookup, PluginSite, Router, ScheduleType
 from xwheel.plugin.discovery import Plugins
-from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.listeners import ListenerHealth
 from xwheel.scheduler.runs.logs import ExecutorLogs
@@ -86,7 +84,6 @@ def shipped_plugins() -> Plugins:
         schedule_types=Registry[ScheduleType]("schedule type", {item.name: item for item in types}, {}),
         routers=Registry[Router]("router", {item.name: item for item in ways}, {}),
         glue_types=Registry[GlueType]("glue type", {"BEAN": BeanGlue(), "SCRIPT": ScriptGlue()}, {}),
-        identity_providers=Registry[IdentityProvider]("identity provider", {"local": LocalAccounts()}, {}),
     )
 
 
@@ -137,6 +134,7 @@ class Api:
     asked: Asked
     management: falcon.testing.TestClient
     executor: falcon.testing.TestClient
+    site: PluginSite
 
     def call(self, method: str, path: str, body: object = None, **options: Any) -> falcon.testing.Result:
         """Call the management API with the right token."""
@@ -235,13 +233,15 @@ def make_api(db: Database, settings: dict[str, Any], **more: Registry[Any]) -> A
         logs=AskedLogs(scheduler.core, asked),
         listener_health=lambda: asked.listeners,
     )
+    routes = plugin_routes(parts)
     return Api(
         db,
         clock,
         parts,
         asked,
-        DeclaredAnswers(build_management_app(parts)),
-        falcon.testing.TestClient(executor_app(parts)),
+        DeclaredAnswers(build_management_app(parts, routes)),
+        falcon.testing.TestClient(executor_app(parts, routes)),
+        routes.site,
     )
 
 

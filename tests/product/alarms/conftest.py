@@ -11,13 +11,13 @@ from xwheel_alarms.channels import AlarmChannels, Sent
 from xwheel_alarms.records import AlarmAttempt
 from xwheel_alarms.service import Alarms
 
-from tests.component.api.conftest import LIMIT, Api, make_api
+from tests.component.api.conftest import LIMIT, Api
 from tests.product.alarms.support import AlarmNode, Recorder
+from tests.product.api import product_api
 from tests.support.rows import NOW
 from xwheel.clock import Clock, ManualClock
 from xwheel.config import build_config
 from xwheel.plugin import Alarm, PartHealth, PluginSite, ResourceRoute
-from xwheel.plugin.registries import Registry
 from xwheel.storage.database.engine import Database
 
 
@@ -74,8 +74,7 @@ class AlarmApi(Api):
 
 def make_alarm_api(db: Database, settings: dict[str, Any]) -> AlarmApi:
     alarms = ApiAlarms(build_config({"api": settings}))
-    found = Registry("set of resources", {"alarm": alarms}, {"alarm": "xwheel-alarms"})
-    made = make_api(db, settings, resources=found)
+    made = product_api(db, settings, alarm=alarms)
     return AlarmApi(**{item.name: getattr(made, item.name) for item in fields(made)}, channels=alarms.sending)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, update
+from xwheel_accounts.audit.news import AuditNews
+from xwheel_accounts.tables import audit
 from xwheel_alarms.records import AlarmKind
 from xwheel_alarms.service import Alarms
 from xwheel_alarms.storage import alarms
@@ -19,22 +21,23 @@ from xwheel_console.live.feed import EventKind, LiveCounts, LiveEvent, LiveScope
 from xwheel_console.live.reader import ASKED_MS, FORGET_MS, MOST_ANSWERS, LiveReader
 from xwheel_console.live.sources import COMMIT_MS
 
+from tests.product.accounts.trails import trail_of
 from tests.support.rows import NOW, make_executor, make_run
-from xwheel.accounts.audit.news import AuditNews
 from xwheel.clock import ManualClock
 from xwheel.config import build_config
 from xwheel.errors import DatabaseUnreachableError, StorageError
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.model.access import ALL, Grant, Grants, Role
-from xwheel.model.audit import AuditEntry, AuditOutcome
+from xwheel.model.deeds import AuditOutcome, Deed
 from xwheel.plugin.news import BringsNews
-from xwheel.runtime.sealing import KeyRing
 from xwheel.storage import leases, reports, runs, settings
-from xwheel.storage.access.audit import AuditTrail, signing_keys
 from xwheel.storage.database.engine import Database
 from xwheel.storage.reports import HOUR_MS, Counts, JobHour
-from xwheel.storage.schema.access_tables import audit
 from xwheel.storage.schema.tables import run as run_table
+
+
+class News(AuditNews):
+    name = "audit"
 
 
 class Live:
@@ -45,7 +48,7 @@ class Live:
     ) -> None:
         self.db = db
         self.clock = ManualClock(NOW)
-        self.trail = AuditTrail(signing_keys(db, KeyRing()), self.clock)
+        self.trail = trail_of(db, self.clock)
         self.executors: list[RegisteredExecutor] = []
         self.reader = LiveReader(db, self.clock, lambda: self.executors, lambda: bringers)
         self.cursor: str | None = None
@@ -185,7 +188,7 @@ def test_changes_that_people_make_are_told(live: Live) -> None:
 
 
 def test_what_was_refused_changed_nothing(live: Live) -> None:
-    entry = AuditEntry(action="job.edit", kind="job", object_id=3, outcome=AuditOutcome.REFUSED)
+    entry = Deed(action="job.edit", kind="job", object_id=3, outcome=AuditOutcome.REFUSED)
     live.db.transaction(lambda conn: live.trail.record_many(conn, [entry]))
     assert live.news() == []
 

@@ -9,22 +9,19 @@ from xwheel_jobs_as_code.declarations.manager import DeclarationManager
 from xwheel_jobs_as_code.declarations.plugin import DeclarationResources
 from xwheel_jobs_as_code.declarations.tables import DeclarationTables
 
-from tests.component.api.conftest import LIMIT, Api, billing, make_api, orders
+from tests.component.api.conftest import LIMIT, Api, billing, orders
+from tests.product.api import product_api
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.api.plugins.site import RouteSite
 from xwheel.api.schema.health import HealthReport
 from xwheel.clock import ManualClock
-from xwheel.config import build_config
 from xwheel.node.node import api_parts
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.registries import Registry
 from xwheel.storage.database.engine import Database
 
 __all__ = ["api", "billing", "orders"]
-
-
-OWNER = "xwheel-jobs-as-code 0.1.0 (entry point jobs_as_code)"
 
 
 class DeclaringNode(HandNode):
@@ -57,11 +54,4 @@ def manager_of(node: HandNode) -> DeclarationManager:
 @pytest.fixture
 def api(db: Database) -> Api:
     """Both applications."""
-    settings = {"max_body_bytes": LIMIT}
-    resources = DeclarationResources(build_config({"api": settings}))
-    return make_api(
-        db,
-        settings,
-        resources=Registry("set of resources", {"declarations": resources}, {"declarations": OWNER}),
-        tables=Registry("set of tables", {"jobs_as_code": DeclarationTables()}, {"jobs_as_code": OWNER}),
-    )
+    return product_api(db, {"max_body_bytes": LIMIT})

@@ -9,15 +9,11 @@ from typing import Any, Final
 import falcon
 from falcon.routing import map_http_methods
 
-from xwheel.accounts.audit.refusals import RefusalLog
-from xwheel.accounts.parts import AccessParts
-from xwheel.accounts.sessions import SessionElsewhereError
-from xwheel.accounts.sign_in import SignInError, WrongPasswordError
-from xwheel.accounts.tokens import TokenStore, actor_of, whole_group
+from xwheel.access.tokens import TokenStore, actor_of, whole_group
 from xwheel.api.http import errors
-from xwheel.api.http.browsers import SAFE, Browsers
 from xwheel.api.http.client import TrustedProxies
 from xwheel.api.http.errors import ThrottledError
+from xwheel.api.http.gates import SAFE, PluginGates
 from xwheel.api.http.headers import reason_of
 from xwheel.api.http.packing import Packing
 from xwheel.clock import Clock
@@ -32,8 +28,10 @@ from xwheel.model.access import (
     current_actor,
     set_actor,
 )
+from xwheel.plugin.gates import NamesCaller
 from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of, OfObject
 from xwheel.runtime.http_limits import Refusals, route_of
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.storage import jobs, runs
 from xwheel.storage.database.engine import Connection, Database
@@ -48,15 +46,15 @@ class _CountingGate:
 
     _listener: str
 
-    def __init__(self, clock: Clock, refusals: RefusalLog) -> None:
+    def __init__(self, clock: Clock, audit: AuditTrail) -> None:
         self._clock = clock
-        self._audited = refusals
+        self._audit = audit
         self._refusals = Refusals()
 
     def note_refused(self, req: falcon.Request, actor: Actor, why: Exception) -> None:
-        """Count a refused call for the audit."""
+        """Record a refused call."""
         route = f"{req.method} {req.uri_template or req.path[:80]}"
-        self._audited.note(self._listener, actor, self._address_of(req), route, req.path, str(why))
+        self._audit.note_refused(self._listener, actor, self._address_of(req), route, req.path, str(why))
 
     def _address_of(self, req: falcon.Request) -> str:
         return req.remote_addr or ""
@@ -67,15 +65,16 @@ class _CountingGate:
         return self._refusals.note(req.remote_addr, shown, route, self._clock.monotonic_ms())
 
 
-class Gate(_CountingGate):
+class ApiGate(_CountingGate):
     """Middleware that lets a request through to its resource only if the caller may do what the route needs.
 
     Args:
         db: The database.
-        access: Tokens and sessions.
+        tokens: Those that open the management API.
+        gates: Plugins that say who calls; asked before the tokens.
         clock: Where time comes from.
         proxies: Who may say where a call came from.
-        refusals: Takes refused calls for the audit.
+        audit: Where refused calls are recorded.
     """
 
     _listener = "api"
@@ -83,16 +82,17 @@ class Gate(_CountingGate):
     def __init__(
         self,
         db: Database,
-        access: AccessParts,
+        tokens: TokenStore,
+        gates: PluginGates,
         clock: Clock,
         proxies: TrustedProxies,
-        refusals: RefusalLog,
+        audit: AuditTrail,
     ) -> None:
-        super().__init__(clock, refusals)
+        super().__init__(clock, audit)
         self._db = db
-        self._tokens, self._sessions = access.tokens, access.sessions
+        self._tokens = tokens
+        self._gates = gates
         self._proxies = proxies
-        self._browsers = Browsers(proxies, secure_cookies=access.config.secure_cookies)
         self.needs: dict[str, Methods] = {}
 
     def require(self, req: falcon.Request, need: Need, params: Mapping[str, Any]) -> None:
@@ -138,21 +138,20 @@ class Gate(_CountingGate):
         actor.need(permission, group_id, kind, key)
 
     def identify(self, req: falcon.Request, *, may_be_groups: bool = False) -> Actor:
-        """Return who calls, by token, or by session if there is none; count nothing.
+        """Return who calls, as a plugin says that looks at what the call shows, or by token; count nothing.
 
         Raises:
-            AuthError: Token or session are missing or wrong, or the token is that of a group.
-            ForbiddenError: A change is asked for with a session, but not by a page of ours.
+            AuthError: What the call shows is missing or wrong, or the token is that of a group.
+            ForbiddenError: A plugin knows the caller, and refuses the call as it is.
         """
         address = self._proxies.address_of(req)
-        header = req.get_header("Authorization")
-        secret = self._browsers.cookie_of(req) if header is None else None
-        if secret is not None:
-            return self._by_session(req, secret, address)
-        scheme, _, token = (header or "").partition(" ")
+        found, failed = self._gates.identify(req, address)
+        if found is not None:
+            return found
+        scheme, _, token = (req.get_header("Authorization") or "").partition(" ")
         token = token.strip()
         if scheme.lower() != SCHEME or not 0 < len(token) <= MAX_TOKEN:
-            raise AuthError("Authorization: send 'Bearer' and a management token, or sign in")
+            raise AuthError(failed or "Authorization: send 'Bearer' and a management token, or sign in")
         known = self._tokens.find(token, address)
         if known is None:
             raise AuthError(
@@ -165,40 +164,23 @@ class Gate(_CountingGate):
             )
         return actor_of(known, address)
 
-    def _by_session(self, req: falcon.Request, secret: str, address: str) -> Actor:
-        known = self._sessions.find(secret, address)
-        if known is None:
-            raise AuthError("Cookie: this session has ended: sign in again")
-        actor = known.actor(address)
-        if req.method not in SAFE:
-            set_actor(actor)  # anyone who is refused is named in the audit
-            self._browsers.check_page(req, secret)
-        return actor
-
     def _address_of(self, req: falcon.Request) -> str:
         return self._proxies.address_of(req)
 
     def on_error(
         self, req: falcon.Request, resp: falcon.Response, error: Exception, params: dict[str, Any]
     ) -> None:
-        """Answer with the problem that an error is, and count it for the audit if it is a refusal."""
-        if isinstance(error, AuthError | ForbiddenError | HiddenError | WrongPasswordError):
+        """Answer with the problem that an error is, and record it if it is a refusal."""
+        if isinstance(error, AuthError | ForbiddenError | HiddenError | NamesCaller):
             self.note_refused(req, self._refused(req, error), error)
         errors.on_error(req, resp, error, params)
 
     def _refused(self, req: falcon.Request, error: Exception) -> Actor:
-        """Return who was refused, as far as that is known: of a wrong password, whose it should have been."""
-        if (
-            not isinstance(error, SignInError | SessionElsewhereError | WrongPasswordError)
-            or not error.account
-        ):
+        """Return who was refused, as far as that is known: of a wrong password, say, whose it should have been."""
+        caller = error.caller if isinstance(error, NamesCaller) else None
+        if not isinstance(caller, Actor):
             return current_actor()
-        return Actor(
-            kind=ActorKind.ACCOUNT,
-            name=error.account,
-            credential=error.credential,
-            address=self._proxies.address_of(req),
-        )
+        return replace(caller, address=self._proxies.address_of(req))
 
     def process_resource(
         self, req: falcon.Request, resp: falcon.Response, resource: object, params: dict[str, Any]
@@ -297,15 +279,13 @@ class ExecutorGate(_CountingGate):
         secrets: What executors have.
         known: The tokens of groups.
         clock: Where time comes from.
-        refusals: Takes refused calls for the audit.
+        audit: Where refused calls are recorded.
     """
 
     _listener = "executor-api"
 
-    def __init__(
-        self, secrets: ExecutorSecrets, known: TokenStore, clock: Clock, refusals: RefusalLog
-    ) -> None:
-        super().__init__(clock, refusals)
+    def __init__(self, secrets: ExecutorSecrets, known: TokenStore, clock: Clock, audit: AuditTrail) -> None:
+        super().__init__(clock, audit)
         self._secrets = secrets
         self._known = known
 
@@ -392,7 +372,7 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
 
     def __init__(
         self,
-        gate: Gate,
+        gate: ApiGate,
         before: Callable[[], None] | None = None,
         refuses_body: Callable[[Actor, str, str], bool] = lambda *_: False,
     ) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 
 import falcon
 
 from xwheel.errors import ConfigError
+from xwheel.plugin.gates import CallHead
 
 MAX_HOPS: Final = 16
 SETTING: Final = "api.trusted_proxies"
@@ -60,6 +61,19 @@ class TrustedProxies:
             return True
         said = req.get_header("X-Forwarded-Proto") or ""
         return self._is_trusted(req.remote_addr or "") and said.rpartition(",")[2].strip().lower() == "https"
+
+    def head_of(self, req: falcon.Request, cookies: Iterable[str] = ()) -> CallHead:
+        """Return what a call shows before its body is read, with the values of these cookies."""
+        return CallHead(
+            method=req.method,
+            path=req.path,
+            headers={name.lower(): value for name, value in req.headers.items()},
+            cookies={name: tuple(found) for name in cookies if (found := req.get_cookie_values(name))},
+            address=self.address_of(req),
+            peer=req.remote_addr or "",
+            host=self.host_of(req),
+            is_https=self.is_https(req),
+        )
 
     def _is_trusted(self, address: str) -> bool:
         if not self._networks:

@@ -11,11 +11,10 @@ import falcon
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from xwheel.accounts.places import PasswordsBusyError
-from xwheel.accounts.sign_in import SignInError, SignInThrottledError
 from xwheel.api.http.body import BodyTooLargeError, InputError, MalformedBodyError
 from xwheel.errors import (
     AuthError,
+    BusyError,
     ConflictError,
     ExecutorUnreachableError,
     FieldError,
@@ -24,12 +23,13 @@ from xwheel.errors import (
     LogStoreError,
     NameTakenError,
     NotFoundError,
+    NotRecordedError,
     OwnedByCodeError,
     PluginError,
     RevisionError,
     StorageError,
+    TooManyTriesError,
     WireError,
-    XwheelError,
 )
 from xwheel.plugin.routes import RouteRefusedError
 
@@ -39,20 +39,11 @@ PROBLEM_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:xwheel:problem:"
 
 
-class ThrottledError(AuthError):
-    """The caller's token is missing or wrong, as in many calls before.
-
-    Attributes:
-        wait_ms: After how long the caller may ask again.
-    """
+class ThrottledError(TooManyTriesError):
+    """The caller's token is missing or wrong, as in many calls before."""
 
     def __init__(self, text: str, wait_ms: int) -> None:
-        super().__init__(f"{text}; too many such calls: ask again in {seconds(wait_ms)} s")
-        self.wait_ms = wait_ms
-
-
-class BusyError(XwheelError):
-    """Too many calls of this kind are under way; the same call may succeed a moment later."""
+        super().__init__(f"{text}; too many such calls: ask again in {seconds(wait_ms)} s", wait_ms)
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,8 +73,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 # first match wins, so a subclass stands before its base
 TABLE: Final[tuple[tuple[type[Exception], int, str, str], ...]] = (
-    (ThrottledError, 429, "throttled", "Too many calls without a valid token"),
-    (SignInThrottledError, 429, "throttled", "Too many wrong passwords"),
+    (TooManyTriesError, 429, "throttled", TooManyTriesError.title),
     (AuthError, 401, "unauthorized", "A valid token is needed"),
     (ForbiddenError, 403, "forbidden", "The caller may not do this"),
     (BodyTooLargeError, 413, "body-too-large", "The body is too large"),
@@ -94,7 +84,7 @@ TABLE: Final[tuple[tuple[type[Exception], int, str, str], ...]] = (
     (OwnedByCodeError, 409, "owned-by-code", "Code declares this of the job"),
     (ConflictError, 409, "conflict", "The object is not in the expected state"),
     (BusyError, 503, "busy", "Too many calls of this kind"),
-    (PasswordsBusyError, 503, "busy", "Too many calls of this kind"),
+    (NotRecordedError, 500, "not-recorded", "The change could not be recorded"),
     (StorageError, 503, "storage", "The database cannot do this now"),
     (ExecutorUnreachableError, 502, "executor-unreachable", "The executor cannot be asked"),
     (WireError, 502, "executor-refused", "The executor gave no usable answer"),
@@ -115,7 +105,7 @@ def problem_of(error: Exception) -> Problem | None:
             late = isinstance(error, ExecutorUnreachableError) and error.sent
             return Problem(
                 type=TYPE_PREFIX + slug,
-                title=title,
+                title=error.title if isinstance(error, TooManyTriesError) else title,
                 status=HTTPStatus.GATEWAY_TIMEOUT.value if late else status,
                 detail=str(error),
                 field=_field_of(error),
@@ -143,9 +133,7 @@ def _field_of(error: Exception) -> str | UnsetType:
         return error.field
     if isinstance(error, BodyTooLargeError | MalformedBodyError):
         return "body"
-    if isinstance(error, SignInError):
-        return error.field
-    return "Authorization" if isinstance(error, AuthError) else UNSET
+    return error.field if isinstance(error, AuthError) else UNSET
 
 
 def _limit_of(error: Exception) -> dict[str, object] | UnsetType:
@@ -187,7 +175,7 @@ def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, param
         )
     elif isinstance(error, AuthError):
         resp.set_header("WWW-Authenticate", 'Bearer realm="xwheel"')
-        if isinstance(error, ThrottledError | SignInThrottledError):
+        if isinstance(error, TooManyTriesError):
             resp.set_header("Retry-After", str(seconds(error.wait_ms)))
     elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         resp.set_header("Retry-After", RETRY_AFTER_S)

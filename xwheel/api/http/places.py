@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from xwheel.api.http.errors import BusyError
+from xwheel.errors import BusyError
 
 
 class Places:

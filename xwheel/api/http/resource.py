@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 import falcon
 import msgspec
 
-from xwheel.accounts.audit.refusals import RefusalLog
-from xwheel.accounts.parts import AccessParts
+from xwheel.access.parts import AccessParts
 from xwheel.api.http.body import read_fields
 from xwheel.api.http.headers import KEY_HEADER
 from xwheel.api.schema.health import HealthReport
@@ -25,6 +24,7 @@ from xwheel.errors import ConflictError, FieldError, NotFoundError
 from xwheel.model import Run
 from xwheel.model.access import Permission, current_actor
 from xwheel.plugin.discovery import Plugins
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.calls import ExecutorClient
 from xwheel.scheduler.executors.registry import ExecutorRegistry
@@ -41,7 +41,6 @@ from xwheel.scheduler.runs.run_now import AT_ONCE, RunNow, When
 from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.scheduler.timetable import CalendarCache, Timetable
 from xwheel.storage import jobs
-from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Connection, Database
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -55,7 +54,7 @@ class ApiParts:
 
     Attributes:
         config: Limits and threads.
-        access: Accounts, sessions and tokens.
+        access: Tokens.
         job_owners: What plugins own of jobs.
         job_writer: What plugins write jobs with.
         secrets: What executors may show.
@@ -65,7 +64,6 @@ class ApiParts:
         calls: Gives a way to ask executors, with connections of its own, for a purpose.
         kill: Ends a run, or begins to.
         audit: Where it is recorded who did what.
-        refusals: Where it is recorded who might not do what.
         node_id: The node that this is; None for a process that is none.
         lease: Its partitions, likewise.
         lease_ms: How long a node's lease lasts.
@@ -94,7 +92,6 @@ class ApiParts:
     calls: Callable[[str], ExecutorClient]
     kill: Callable[[int], Run]
     audit: AuditTrail
-    refusals: RefusalLog
     node_id: str | None
     lease: Lease | None
     lease_ms: int

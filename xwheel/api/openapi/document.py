@@ -19,7 +19,6 @@ from xwheel.api.http.errors import PROBLEM_TYPE, TABLE, Problem
 from xwheel.api.http.headers import REASON_HEADER
 from xwheel.api.openapi.words import CALENDAR, EXAMPLES, HEADERS, INTRODUCTION, LINKS, PATH_FIELDS, TAGS
 from xwheel.api.schema import messages
-from xwheel.api.schema.accounts import SignInInput
 from xwheel.api.schema.fields import VISIBLE
 from xwheel.plugin.resources import OPERATION, Methods, Need, Of, Operation
 
@@ -37,9 +36,6 @@ FAULTS: Final = {
 }
 NUL_FREE: Final = r"^[^\u0000]*$"
 NOT_BLANK: Final = rf"^[^\u0000]*{VISIBLE}[^\u0000]*$"
-_EITHER: Final[Mapping[type[Any], Sequence[Sequence[str]]]] = {SignInInput: (("name", "password"), ("link",))}
-"""Messages of which one of several sets of fields is needed, and no field of another."""
-
 _CHANGES: Final = (messages.JobChange, messages.GroupChange)
 
 
@@ -165,7 +161,7 @@ def _explain(kind: type[messages.Input], schema: Json) -> None:
     if kind in _CHANGES or getattr(kind, "IS_CHANGE", False):
         # a revision alone changes nothing
         schema["anyOf"] = [{"required": [name]} for name in rules_of(kind) if name != "revision"]
-    either: Sequence[Sequence[str]] = _EITHER.get(kind, getattr(kind, "EITHER", ()))
+    either: Sequence[Sequence[str]] = getattr(kind, "EITHER", ())
     if either:
         schema["oneOf"] = [
             {

@@ -23,12 +23,8 @@ TAGS: Final = {
     "reports": "What became of runs, hour by hour or day by day.",
     "overview": "Figures for a first look.",
     "nodes": "Scheduler processes, and which partitions each of them holds.",
-    "session": "Signing in and out, and who calls.",
-    "me": "What everybody may do about their own account.",
-    "accounts": "People, and what each may do.",
     "tokens": "Programs that may call.",
     "secrets": "What the executors of a group show, and are called with.",
-    "audit": "Who did what, when, from where and why.",
     "plugins": "What is installed, and what can be chosen by name.",
     "service": "The state of the node, and this document.",
 }

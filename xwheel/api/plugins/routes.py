@@ -114,6 +114,9 @@ class _Known:
 class PluginRoutes:
     """The routes of all plugins, for both applications.
 
+    Attributes:
+        site: What all plugins of this process work with.
+
     Args:
         parts: What the applications work with.
         taken: First parts of paths that are xwheel's own.
@@ -124,6 +127,7 @@ class PluginRoutes:
 
     def __init__(self, parts: ApiParts, taken: frozenset[str]) -> None:
         self._parts = parts
+        self.site = RouteSite(parts)
         config = parts.config
         self._places = {
             False: Places(max(1, config.threads // 4), "calls of plugins' routes are under way"),
@@ -143,9 +147,7 @@ class PluginRoutes:
                 f"{owner}: routes {item.name}: xwheel itself has /api/v1/{item.name}: choose another name"
             )
         try:
-            found = guarded(
-                f"routes {item.name}", lambda: read_routes(item, RouteSite(self._parts)), allowed=PluginError
-            )
+            found = guarded(f"routes {item.name}", lambda: read_routes(item, self.site), allowed=PluginError)
         except PluginError as error:
             raise PluginError(f"{owner}: {error}") from error
         for route in found:
@@ -317,12 +319,13 @@ class PluginResources:
 
     Args:
         parts: What the applications work with.
+        site: What plugins work with.
 
     Raises:
         PluginError: A plugin's resources cannot be served; the message names it.
     """
 
-    def __init__(self, parts: ApiParts) -> None:
+    def __init__(self, parts: ApiParts, site: RouteSite) -> None:
         self.chapters: dict[str, str] = {}
         self._known: list[tuple[str, ResourceRoute]] = []
         registry = parts.plugins.resources
@@ -331,7 +334,7 @@ class PluginResources:
             try:
                 found = guarded(
                     f"resources {name}",
-                    lambda: read_resources(item, RouteSite(parts)),  # noqa: B023 - called at once
+                    lambda: read_resources(item, site),  # noqa: B023 - called at once
                     allowed=(ConfigError, PluginError),
                 )
             except PluginError as error:

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from xwheel import cron
-from xwheel.accounts.audit.news import AuditNews
 from xwheel.api.http.body import fields_in, read_fields
 from xwheel.api.http.resource import ApiParts, naming, run_views
 from xwheel.api.schema.messages import JobChange, JobCreate
@@ -18,6 +17,7 @@ from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
 from xwheel.errors import FieldError, WireError
 from xwheel.model import Job, RegisteredExecutor
 from xwheel.model.access import Permission, current_actor
+from xwheel.model.deeds import Deed
 from xwheel.model.runs import OPEN_STATES
 from xwheel.plugin.routes import PluginGroup
 from xwheel.plugin.run_logs import LogAnswer, ReadsLogs
@@ -35,8 +35,6 @@ T = TypeVar("T")
 
 MOST_RUNS: Final = 100
 MOST_GROUPS: Final = 100_000
-# what a plugin will bring once the audit is one; then this goes
-OF_THE_CORE: Final[Sequence[object]] = (AuditNews(),)
 has_recorded: Final = ContextVar("xwheel_plugin_recorded", default=False)
 """Whether the plugin that answers on this thread recorded something in the audit."""
 
@@ -67,8 +65,7 @@ class RouteSite:
 
     def offering(self, contract: type[T]) -> Sequence[T]:
         """Return what plugins bring that can do what a contract says."""
-        ours = [item for item in OF_THE_CORE if isinstance(item, contract)]
-        return [*ours, *self._parts.plugins.offering(contract)]
+        return self._parts.plugins.offering(contract)
 
     def record(
         self,
@@ -84,6 +81,15 @@ class RouteSite:
         """Record in the audit what the caller does."""
         self._parts.audit.record(conn, action, kind, object_id, group_id=group_id, before=before, after=after)
         has_recorded.set(True)
+
+    def record_many(self, conn: Any, deeds: Sequence[Deed]) -> None:
+        """Record what is done to many objects."""
+        self._parts.audit.record_many(conn, deeds)
+        has_recorded.set(True)
+
+    def forget_tokens(self) -> None:
+        """Let tokens that were changed count in this process at once."""
+        self._parts.access.tokens.forget()
 
     def need(
         self, permission: Permission, group_id: int | None = None, kind: str = "object", key: object = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from xwheel.api.schema.derived import fields_of, page_of
 from xwheel.api.schema.fields import ExpiresIn, Id, Networks, PageSize, PlainName
@@ -12,9 +12,6 @@ from xwheel.api.schema.messages import Input
 from xwheel.model.access import Role
 from xwheel.storage.access.executor_secrets import StoredSecret
 from xwheel.storage.access.tokens import KnownToken
-
-Typed = Annotated[str, Meta(min_length=1, max_length=256)]
-"""A password; what it must be is judged where it is set."""
 
 SECRET_BYTES: Final = 32
 DAY_S: Final = 86_400
@@ -39,21 +36,6 @@ class GrantsInput(Input, frozen=True, kw_only=True):
     role: Role | None = None
     script: bool = False
     groups: GroupRoles = ()
-
-
-class OwnTokenCreate(Input, frozen=True, kw_only=True):
-    """A new token of the account that asks; without ``role`` and ``groups`` it may do what the account may.
-
-    ``password`` is that of the account, typed once more; an account whose password no node sees needs none.
-    """
-
-    name: PlainName
-    password: Typed | UnsetType = UNSET
-    role: Role | None = None
-    script: bool = False
-    groups: GroupRoles = ()
-    expires_in_s: ExpiresIn | None = None
-    networks: Networks = ()
 
 
 class TokenCreate(Input, frozen=True, kw_only=True):

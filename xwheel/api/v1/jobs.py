@@ -321,7 +321,7 @@ class BulkJobs(Resource):
         refused = [item.error for item in results if isinstance(item.error, ForbiddenError | HiddenError)]
         if refused:
             actor, path = current_actor(), f"/api/v1/jobs/bulk/{action}"
-            self._parts.refusals.note("api", actor, actor.address, f"POST {path}", path, str(refused[0]))
+            self._parts.audit.note_refused("api", actor, actor.address, f"POST {path}", path, str(refused[0]))
         items = [_item(result, DONE[action]) for result in results]
         reply(resp, BulkView(items=items, failed=sum(item.problem is not None for item in items)))
 

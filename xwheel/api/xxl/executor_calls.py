@@ -11,12 +11,20 @@ import falcon
 
 from xwheel.api.http.auth import Caller, ExecutorGate, UnknownCallerError, actor_of_caller
 from xwheel.api.http.body import BodyTooLargeError, read_body
-from xwheel.api.http.errors import RETRY_AFTER_S, BusyError, new_incident
+from xwheel.api.http.errors import RETRY_AFTER_S, new_incident
 from xwheel.api.http.places import Places
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.plugins.group_calls import PluginCalls
 from xwheel.api.xxl.plaintext import to_plain
-from xwheel.errors import ForbiddenError, HiddenError, LogStoreError, NotFoundError, WireError, XwheelError
+from xwheel.errors import (
+    BusyError,
+    ForbiddenError,
+    HiddenError,
+    LogStoreError,
+    NotFoundError,
+    WireError,
+    XwheelError,
+)
 from xwheel.model import RegisteredExecutor
 from xwheel.model.access import acting
 from xwheel.plugin.run_logs import TakesLogs
@@ -57,7 +65,7 @@ class ExecutorCalls:
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
-        self.gate = ExecutorGate(parts.secrets, parts.access.tokens, parts.clock, parts.refusals)
+        self.gate = ExecutorGate(parts.secrets, parts.access.tokens, parts.clock, parts.audit)
         self._odd = Refusals("method other than POST")
         self._calls: dict[str, Callable[[falcon.Request, Caller, bytes], Response]] = {
             contract.REGISTRY: self._register,

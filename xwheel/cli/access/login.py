@@ -174,7 +174,7 @@ def _from_database(config: Config) -> tuple[str, Login]:
 
     from xwheel.clock import wall_ms
     from xwheel.model.access import acting
-    from xwheel.runtime.sealing import read_keys
+    from xwheel.plugin.discovery import load_access
     from xwheel.storage.access import tokens
     from xwheel.storage.database.address import missing_file, with_password
     from xwheel.storage.database.engine import Connection
@@ -188,7 +188,7 @@ def _from_database(config: Config) -> tuple[str, Login]:
         )
     name, token = _token_name(node), secrets.token_urlsafe(32)
     with closing(open_database(config, create=False)) as db, acting(command_actor()):
-        audit = audit_of(db, read_keys(config.security.key_file))
+        audit = audit_of(db, load_access(config))
 
         def work(conn: Connection) -> None:
             tokens.replace_token(conn, name, token, wall_ms())

@@ -62,7 +62,7 @@ def grants_given(
 ) -> Grants:
     """Return what options say, with groups of the configured database; raises like :func:`roles_given`."""
     from xwheel.api.schema.access import GroupRole
-    from xwheel.api.v1.access.accounts import read_grants
+    from xwheel.api.v1.access.grants import read_grants
     from xwheel.cli.connection import group_id_of
 
     with place.open() as db, db.read() as conn:

@@ -30,7 +30,7 @@ from xwheel.clock import wall_ms
 from xwheel.errors import ConfigError, FieldError
 
 if TYPE_CHECKING:
-    from xwheel.storage.access.audit import AuditTrail
+    from xwheel.scheduler.audit_trail import AuditTrail
     from xwheel.storage.access.executor_secrets import StoredSecret
     from xwheel.storage.database.engine import Connection
 

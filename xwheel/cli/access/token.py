@@ -34,7 +34,7 @@ from xwheel.clock import wall_ms
 from xwheel.errors import FieldError
 
 if TYPE_CHECKING:
-    from xwheel.accounts.tokens import TokenManager
+    from xwheel.access.tokens import TokenManager
     from xwheel.model.access import Grants
     from xwheel.storage.access.tokens import KnownToken
 
@@ -102,7 +102,7 @@ def create(
 
 
 def _create(place: DatabaseOrNode, fields: Row, group: str | None, grants: Grants | None) -> tuple[Row, str]:
-    from xwheel.accounts.tokens import check_networks
+    from xwheel.access.tokens import check_networks
     from xwheel.api.http.body import read_fields
     from xwheel.api.schema.access import SECRET_BYTES, TokenCreate
     from xwheel.model.access import ALL
@@ -159,7 +159,8 @@ def _rows(place: DatabaseOrNode) -> list[Row]:
     from xwheel.storage.access import tokens
 
     with place.open() as db, db.read() as conn:
-        return [_row(token) for token in sorted(tokens.list_tokens(conn), key=lambda token: token.name)]
+        known = place.rights().with_owners(conn, tokens.list_tokens(conn))
+        return [_row(token) for token in sorted(known, key=lambda token: token.name)]
 
 
 @app.command()
@@ -174,11 +175,11 @@ def delete(place: DatabaseOrNode, name: Name) -> None:
 
 
 def _change(place: DatabaseOrNode, work: Callable[[TokenManager], T]) -> T:
-    from xwheel.accounts.tokens import TokenManager
+    from xwheel.access.tokens import TokenManager
     from xwheel.clock import SystemClock
 
     with place.open() as db:
-        return work(TokenManager(db, SystemClock(), place.audit(db)))
+        return work(TokenManager(db, SystemClock(), place.audit(db), place.rights()))
 
 
 def _row(token: KnownToken) -> Row:

@@ -13,11 +13,11 @@ from xwheel.model import Job, Origin
 from xwheel.model.reasons import RunReason
 from xwheel.model.versions import JobAction
 from xwheel.plugin.questions import PluginQuestions
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.jobs.jobs import JobManager
 from xwheel.scheduler.jobs.versions import JobHistory, JobStep
 from xwheel.scheduler.timetable import AskedTimetable, CalendarCache
 from xwheel.storage import jobs, leases, runs, settings
-from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
 

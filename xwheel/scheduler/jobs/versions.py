@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from xwheel.model import ChildLink, Job, NewSource
 from xwheel.model.access import ActorKind, current_actor
-from xwheel.model.audit import AuditEntry, clean
+from xwheel.model.deeds import Deed, clean
 from xwheel.model.versions import (
     CHILDREN,
     CHILDREN_BEFORE,
@@ -18,8 +18,8 @@ from xwheel.model.versions import (
     children_of,
     definition_of,
 )
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.storage import job_versions
-from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Connection
 
 MAX_ACTOR: Final = 255
@@ -114,7 +114,7 @@ def _children(step: JobStep) -> dict[str, object]:
     return {CHILDREN: after, CHILDREN_BEFORE: before}
 
 
-def _entry(action: JobAction, step: JobStep) -> AuditEntry:
+def _entry(action: JobAction, step: JobStep) -> Deed:
     """Return the row of the audit; a source stands in it by its length and digest."""
     before = None if step.before is None else _shown(step.before)
     after = _shown(step.after)
@@ -122,7 +122,7 @@ def _entry(action: JobAction, step: JobStep) -> AuditEntry:
         before["children"], after["children"] = (children_of(links) for links in step.children)
     if step.source is not None:
         after["source"] = step.source.source
-    return AuditEntry(
+    return Deed(
         action="script.save" if action is JobAction.SCRIPT else f"job.{action}",
         kind="job",
         object_id=step.after.id,

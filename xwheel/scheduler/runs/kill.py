@@ -12,10 +12,10 @@ from xwheel.errors import ConflictError, NotFoundError, StorageError
 from xwheel.model import FINAL_STATES, Run, RunState
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.reasons import RunReason
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.records import Outcome
 from xwheel.storage import open_runs, runs
-from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Connection, Database
 
 logger = logging.getLogger(__name__)

@@ -13,14 +13,14 @@ from xwheel.clock import Clock
 from xwheel.errors import DuplicateError, FieldError, NotFoundError, XwheelError
 from xwheel.model import Job, Origin, Run
 from xwheel.model.access import Permission, current_actor
-from xwheel.model.audit import AuditEntry
+from xwheel.model.deeds import Deed
 from xwheel.model.runs import MAX_ADDRESSES_LENGTH
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.jobs.rights import permitted
 from xwheel.scheduler.jobs.validate import DEFAULT_LIMITS, TextLimits
 from xwheel.scheduler.records import new_run
 from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.storage import jobs, runs
-from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.run_ids import RunIds
 
@@ -225,7 +225,7 @@ class RunNow:
             wanted = {"param": run.param, "addresses": run.address, "again": again}
             said |= {name: value for name, value in wanted.items() if value is not None}
             entries.append(
-                AuditEntry(
+                Deed(
                     action="run.create" if again is None else "run.rerun",
                     kind="run",
                     object_id=run.id,

@@ -1,4 +1,4 @@
-"""Delete what is old: runs, arrivals of chains, reports, sessions, versions of jobs, and deleted jobs.
+"""Delete what is old: runs, arrivals of chains, reports, versions of jobs, and deleted jobs.
 
 The holder of partition 0 does it, one short transaction at a time. Nothing here needs the lease to be safe: two nodes
 that sweep at the same time find less to do.
@@ -15,7 +15,6 @@ from xwheel.clock import Clock
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.upkeep.sweep import Sweeps
 from xwheel.storage import job_versions, retention
-from xwheel.storage.access import links, sessions
 from xwheel.storage.database.engine import LONG_MS, Connection, Database
 from xwheel.storage.reports import DAY_MS
 from xwheel.storage.retention import LEAST_DAYS, OldRun
@@ -84,9 +83,6 @@ class RetentionLoop:
         if self._run_days:
             old_ms = _cutoff_ms(now_ms, self._run_days)
             yield from self._sweep_rows(retention.delete_arrivals, old_ms)
-        yield from self._sweep_rows(sessions.delete_ended, now_ms)
-        yield from self._sweep_rows(sessions.delete_old_failures, now_ms - DAY_MS)
-        yield from self._sweep_rows(links.delete_old_links, now_ms)
         if self._report_days:
             days = max(LEAST_REPORT_DAYS, self._report_days)
             yield from self._sweep_rows(retention.delete_reports, _cutoff_ms(now_ms, days))

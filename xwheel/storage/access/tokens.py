@@ -1,4 +1,7 @@
-"""Tokens, by digest: of services and of accounts for the management API, of executor groups for the jobs of one."""
+"""Tokens, by digest: of services and of accounts for the management API, of executor groups for the jobs of one.
+
+What an account may do no row here says: a token of one opens nothing until :class:`xwheel.access.rights.Rights` does.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,16 @@ from sqlalchemy import Connection, Row, Select, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import ConflictError, NotFoundError
-from xwheel.model.access import ALL, NOTHING, Grants
+from xwheel.model.access import ALL, NOTHING, Grant, Grants, Role
 from xwheel.storage import executors
-from xwheel.storage.access.accounts import grants_of, grants_text
 from xwheel.storage.database.bulk import update_many
-from xwheel.storage.schema.access_tables import account, api_token
+from xwheel.storage.schema.access_tables import api_token
 from xwheel.storage.schema.tables import executor_group
 
 MAX_TOKENS: Final = 1000
 """Each call is compared with all of them."""
 
+EVERYWHERE: Final = "*"
 NO_GROUP: Final = -1
 """The group of tokens with grants, as it is stored: a node of a version without grants opens nothing with them."""
 
@@ -36,9 +39,9 @@ class KnownToken:
         app_name: That group's app name; None as well for a group that went while the token was made.
         grants: What it may do over the management API, whatever its account may do.
         account_id: Whose it is; None for a service.
-        account_name: The account's name.
-        account_grants: What the account may do; None for a service.
-        disabled: The account is disabled, so that the token opens nothing.
+        account_name: The account's name; None while nothing is known of it.
+        account_grants: What the account may do, nothing while nothing is known of it; None for a service.
+        disabled: The token opens nothing: its account is shut out, or nothing is known of it.
         expires_ms: When it ends; None for never.
         networks: Networks that it is good from; empty for all.
         used_ms: Last use, to a minute; None for none.
@@ -63,6 +66,28 @@ class KnownToken:
     def present_grants(self) -> Grants:
         """What it may do now: no more than its account."""
         return self.grants if self.account_grants is None else self.grants.within(self.account_grants)
+
+
+def grants_text(grants: Grants) -> str:
+    """Return grants as they are stored."""
+    found: dict[str, tuple[str, bool]] = {}
+    if grants.everywhere is not None:
+        found[EVERYWHERE] = (grants.everywhere.role.value, grants.everywhere.script)
+    for group_id, grant in sorted(grants.groups.items()):
+        found[str(group_id)] = (grant.role.value, grant.script)
+    return msgspec.json.encode(found).decode()
+
+
+def grants_of(text: str) -> Grants:
+    """Return stored grants."""
+    everywhere: Grant | None = None
+    groups: dict[int, Grant] = {}
+    for key, (role, script) in msgspec.json.decode(text, type=dict[str, tuple[Role, bool]]).items():
+        if key == EVERYWHERE:
+            everywhere = Grant(role, script)
+        else:
+            groups[int(key)] = Grant(role, script)
+    return Grants(everywhere, groups)
 
 
 def digest_token(token: str) -> bytes:
@@ -207,31 +232,16 @@ def _unrestricted() -> Select[tuple[int]]:
 def _select() -> Select[Any]:
     names = "id name digest group_id grants account_id expires_ms networks used_ms created_ms"
     columns = [api_token.c[name] for name in names.split()]
-    joined = api_token.outerjoin(executor_group, executor_group.c.id == api_token.c.group_id).outerjoin(
-        account, account.c.id == api_token.c.account_id
-    )
-    query = select(
-        *columns,
-        executor_group.c.app_name,
-        account.c.name.label("account_name"),
-        account.c.grants.label("account_grants"),
-        account.c.disabled,
-        account.c.must_change,
-    )
-    return query.select_from(joined).order_by(api_token.c.id)
+    joined = api_token.outerjoin(executor_group, executor_group.c.id == api_token.c.group_id)
+    return select(*columns, executor_group.c.app_name).select_from(joined).order_by(api_token.c.id)
 
 
 def _token(row: Row[Any]) -> KnownToken:
     values = dict(row._mapping)
-    must_change = values.pop("must_change")
     values["grants"] = ALL if values["grants"] is None else grants_of(values["grants"])
     if values["account_id"] is not None:
-        # an account that is gone leaves none; should one do so, it opens nothing
-        text = values["account_grants"]
-        values["account_grants"] = NOTHING if text is None else grants_of(text)
-        values["disabled"] = text is None or values["disabled"] or must_change
-    else:
-        values["disabled"] = False
+        # until somebody who knows accounts says more of it
+        values |= {"account_grants": NOTHING, "disabled": True}
     if values["group_id"] == NO_GROUP:
         values["group_id"] = None
     values["networks"] = () if values["networks"] is None else tuple(msgspec.json.decode(values["networks"]))

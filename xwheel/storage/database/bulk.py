@@ -205,16 +205,45 @@ def insert_many(
     Raises:
         IntegrityError: One of them exists already and ``keep`` is empty, or lacks a value.
     """
-    if not rows:
-        return
+    if rows:
+        kinds = tuple(_postgresql_kind(table, name) for name in columns)
+        _insert(conn, table.name, columns, kinds, rows, keep)
+
+
+def insert_values(
+    conn: Connection, table: str, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+) -> None:
+    """Insert rows into a table of which the name alone is known, in few statements.
+
+    Args:
+        conn: A connection inside a writing transaction.
+        table: Its name.
+        columns: Names of columns.
+        rows: One value for each column: numbers, strings, bytes, booleans or None; not none.
+    """
+    kinds: tuple[str, ...] = ()
+    if conn.dialect.name == "postgresql":
+        kinds = tuple(map(_kind_of, zip(*rows, strict=True)))
+    _insert(conn, table, columns, kinds, rows)
+
+
+def _insert(
+    conn: Connection,
+    table: str,
+    columns: tuple[str, ...],
+    kinds: tuple[str, ...],
+    rows: Sequence[tuple[Any, ...]],
+    keep: str = "",
+) -> None:
     match conn.dialect.name:
         case "sqlite":
             tail = " ON CONFLICT DO NOTHING" if keep else ""
             conn.exec_driver_sql(_sqlite_insert(table, columns) + tail, list(rows))
         case "postgresql":
             tail = " ON CONFLICT DO NOTHING" if keep else ""
-            arrays = tuple(map(array_text, zip(*rows, strict=True)))
-            conn.exec_driver_sql(_postgresql_insert(table, columns) + tail, arrays)
+            arrays = map(array_text, zip(*rows, strict=True))
+            sent = tuple(text for text, kind in zip(arrays, kinds, strict=True) if kind)
+            conn.exec_driver_sql(_postgresql_insert(table, columns, kinds) + tail, sent)
         case _:
             head = _head(table, columns, "`")
             # IGNORE would let through what else is wrong with a row
@@ -227,11 +256,29 @@ def insert_many(
                     raise
 
 
+def _kind_of(values: Sequence[Any]) -> str:
+    """Return what PostgreSQL calls the type of a column's values; an empty text if all of them are None."""
+    for value in values:
+        if value is not None:
+            return next(kind for known, kind in _KINDS.items() if isinstance(value, known))
+    return ""
+
+
+_KINDS: Final[dict[type[Any], str]] = {
+    bool: "boolean",
+    int: "bigint",
+    float: "double precision",
+    str: "text",
+    bytes: "bytea",
+}
+"""Type to what PostgreSQL calls it; ``bool`` before ``int``, of which it is one."""
+
+
 def array_text(values: Sequence[Any]) -> str:
     """Return the text of a PostgreSQL array; psycopg inspects each value of a list many times.
 
     Args:
-        values: Whole numbers, strings, booleans or None.
+        values: Numbers, strings, bytes, booleans or None.
     """
     if set(map(type, values)) <= {int, bool}:
         return "{" + ",".join(map(str, values)) + "}"
@@ -244,6 +291,8 @@ def _array_item(value: Any) -> str:
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
+    if isinstance(value, bytes):
+        return f'"\\\\x{value.hex()}"'
     return str(value)
 
 
@@ -330,7 +379,7 @@ def _mariadb_parts(rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, list[
             else:
                 words.append("%s")
                 texts.append(value)
-                length += len(value)
+                length += len(value) if isinstance(value, str | bytes) else 1
         parts.append(f"({','.join(words)})")
         if len(parts) == MOST_ROWS or length > MOST_CHARACTERS:
             yield ",".join(parts), texts
@@ -339,22 +388,29 @@ def _mariadb_parts(rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, list[
         yield ",".join(parts), texts
 
 
-def _head(table: Table, columns: tuple[str, ...], quote: str) -> str:
+def _head(table: str, columns: tuple[str, ...], quote: str) -> str:
     names = ", ".join(f"{quote}{name}{quote}" for name in columns)
-    return f"INSERT INTO {table.name} ({names})"
+    return f"INSERT INTO {table} ({names})"
 
 
-@lru_cache(maxsize=16)
-def _sqlite_insert(table: Table, columns: tuple[str, ...]) -> str:
+@lru_cache(maxsize=64)
+def _sqlite_insert(table: str, columns: tuple[str, ...]) -> str:
     return f"{_head(table, columns, chr(34))} VALUES ({', '.join('?' * len(columns))})"
 
 
-@lru_cache(maxsize=16)
-def _postgresql_insert(table: Table, columns: tuple[str, ...]) -> str:
-    arrays = ", ".join(f"%s::{_postgresql_kind(table, name)}[]" for name in columns)
-    return f"{_head(table, columns, chr(34))} SELECT * FROM unnest({arrays})"  # noqa: S608 - our own names
+@lru_cache(maxsize=256)
+def _postgresql_insert(table: str, columns: tuple[str, ...], kinds: tuple[str, ...]) -> str:
+    """Return a statement that takes one array for each column but those without a kind, which get nulls."""
+    arrays = ", ".join(f"%s::{kind}[]" for kind in kinds if kind)
+    head = _head(table, columns, chr(34))
+    if all(kinds):
+        return f"{head} SELECT * FROM unnest({arrays})"  # noqa: S608 - our own names
+    labels = [f"c{place}" for place, kind in enumerate(kinds) if kind]
+    chosen = ", ".join(f"c{place}" if kind else "NULL" for place, kind in enumerate(kinds))
+    return f"{head} SELECT {chosen} FROM unnest({arrays}) AS v({', '.join(labels)})"  # noqa: S608 - our own names
 
 
+@lru_cache(maxsize=256)
 def _postgresql_kind(table: Table, column: str) -> str:
     # a text that is too long must be refused, and a cast to its column's type would cut it
     return "text" if isinstance(table.c[column].type, String) else type_name(table, column, POSTGRESQL)

@@ -13,26 +13,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from rich.console import Console
 from rich.live import Live
-from xwheel.accounts.accounts import AccountManager, is_admin
 from xwheel.cli.access.files import login_link
 from xwheel.cli.connection import command_actor
 from xwheel.clock import SystemClock
 from xwheel.config import build_config, load_config
 from xwheel.errors import XwheelError
 from xwheel.model.access import acting
-from xwheel.node.first_secrets import FirstPassword
+from xwheel.node.first_secrets import first_credentials
+from xwheel.plugin import RecordsDeeds
 from xwheel.plugin.discovery import Plugins, load_plugins
 from xwheel.private_files import make_folder, write_text
 from xwheel.runtime.ports import free_port
-from xwheel.runtime.sealing import KeyRing
 from xwheel.runtime.signals import StopSignals
-from xwheel.storage.access import accounts, tokens
-from xwheel.storage.access.accounts import LOCAL, Account
-from xwheel.storage.access.audit import AuditTrail, signing_keys
+from xwheel.scheduler.audit_trail import AuditTrail
+from xwheel.storage.access import tokens
 from xwheel.storage.database import startup
 from xwheel.storage.database.engine import Database
 from xwheel.storage.database.startup import open_database
@@ -149,20 +147,19 @@ class _Demonstration:
         }
         path = self._folder / "xwheel.toml"
         write_text(path, _toml(values))
-        startup.upgrade(self._url)
+        plugins = load_plugins(load_config(path))
+        startup.upgrade(self._url, plugins.tables)
         with closing(Database(self._url)) as db, ExitStack() as undo:
             now_ms = self._clock.now_ms()
             db.transaction(lambda conn: tokens.replace_token(conn, APP_NAME, token, now_ms))
             said: list[str] = []
             undo.callback(lambda: self._print(said))
-            trail = AuditTrail(signing_keys(db, KeyRing()), self._clock)
-            password = FirstPassword(trail, now_ms, said.append)
-            undo.callback(password.show_unknown)
-            password.ensure(db)
-            if has_console(load_plugins(load_config(path))):
-                said.append(
-                    console_line(db, AccountManager(db, self._clock, trail), f"http://127.0.0.1:{api_port}")
-                )
+            trail = AuditTrail(plugins, db, self._clock)
+            for first in first_credentials(plugins, trail, now_ms, said.append):
+                undo.callback(first.show_unknown)
+                first.ensure(db)
+            if has_console(plugins):
+                said.append(console_line(db, trail, plugins, f"http://127.0.0.1:{api_port}"))
             undo.pop_all()
         self._console.print(f"data folder        {self._folder}", soft_wrap=True)
         self._console.print(f"management API     http://127.0.0.1:{api_port}/api/v1", soft_wrap=True)
@@ -376,22 +373,24 @@ def has_console(plugins: Plugins) -> bool:
     return any(pages.at_root for pages in plugins.pages.values())
 
 
-def console_line(db: Database, manager: AccountManager, url: str) -> str:
+@runtime_checkable
+class LinksIn(Protocol):
+    """A gate that can make a link by which somebody signs in once."""
+
+    def link_for_admin(self, db: Database, record: RecordsDeeds) -> str | None:
+        """Return the secret of a link for somebody who may do everything at once; None if there is no such account."""
+        ...
+
+
+def console_line(db: Database, record: RecordsDeeds, plugins: Plugins, url: str) -> str:
     """Return where the console is, as a link that signs in once if there is an account that may do everything."""
-    with db.read() as conn:
-        known = accounts.list_accounts(conn)
-    first = next((item for item in known if _may_sign_in(item)), None)
-    if first is None:
-        return f"console            {url}/"
+    makers = [gate for gate in plugins.gates.values() if isinstance(gate, LinksIn)]
     with acting(command_actor()):
-        secret, _ = manager.make_link(first.id)
+        secrets_made = (maker.link_for_admin(db, record) for maker in makers)
+        secret = next((made for made in secrets_made if made is not None), None)
+    if secret is None:
+        return f"console            {url}/"
     return f"console            {login_link(url, secret)}   (signs in once, for ten minutes)"
-
-
-def _may_sign_in(account: Account) -> bool:
-    """Return whether a link lets somebody do everything at once."""
-    is_kept_out = account.disabled or account.locked_ms is not None or account.must_change
-    return is_admin(account.grants) and account.provider == LOCAL and not is_kept_out
 
 
 def _toml(values: Mapping[str, Mapping[str, Any]]) -> str:

@@ -11,10 +11,12 @@ import falcon.testing
 import pytest
 
 from tests.component.api.conftest import EXECUTOR_TOKEN, LIMIT, TOKEN, Api
-from tests.support.routes import PUBLIC, ROUTES, SIGN_IN
-from xwheel.accounts.tokens import MOST_LOOKS, TokenStore
-from xwheel.api.http.auth import Gate, GuardedApp
+from tests.support.routes import PUBLIC, ROUTES
+from xwheel.access.rights import NO_GATES
+from xwheel.access.tokens import MOST_LOOKS, TokenStore
+from xwheel.api.http.auth import ApiGate, GuardedApp
 from xwheel.api.http.client import TrustedProxies
+from xwheel.api.http.gates import PluginGates
 from xwheel.api.http.permissions import PERMISSIONS
 from xwheel.errors import ConfigError
 from xwheel.plugin.resources import CALLER, Of
@@ -73,7 +75,7 @@ def test_with_the_token_every_route_is_entered(api: Api) -> None:
     api.running(1)
     for method, path in sorted(ROUTES):
         assert api.call(method, path, b"{}").status_code != 401, path
-    for method, path in sorted(PUBLIC - SIGN_IN):
+    for method, path in sorted(PUBLIC):
         assert api.management.simulate_request(method, path).status_code == 200
 
 
@@ -127,12 +129,12 @@ def test_every_digest_is_compared_in_constant_time(api: Api, monkeypatch: pytest
         return compare(left, right)
 
     monkeypatch.setattr(hmac, "compare_digest", spy)
-    assert TokenStore(api.db, api.clock).find(TOKEN).name == "tests"
+    assert TokenStore(api.db, api.clock, NO_GATES).find(TOKEN).name == "tests"
     assert seen == [tokens.digest_token(TOKEN), tokens.digest_token("another-token")]
 
 
 def test_a_new_token_counts_and_an_old_one_ends_within_a_second(api: Api) -> None:
-    store = TokenStore(api.db, api.clock)
+    store = TokenStore(api.db, api.clock, NO_GATES)
     assert store.find(TOKEN).name == "tests"
     api.db.transaction(lambda conn: tokens.replace_token(conn, "tests", "replacement", 1))
     api.clock.advance(1000)
@@ -142,7 +144,7 @@ def test_a_new_token_counts_and_an_old_one_ends_within_a_second(api: Api) -> Non
 
 def test_a_new_token_counts_at_once(api: Api) -> None:
     """Anyone who makes one on the database, or on another node, need not wait a second to use it."""
-    store = TokenStore(api.db, api.clock)
+    store = TokenStore(api.db, api.clock, NO_GATES)
     assert store.find("made elsewhere") is None
     api.db.transaction(lambda conn: tokens.insert_token(conn, "new", "made elsewhere", 1))
     assert store.find("made elsewhere").name == "new"
@@ -152,7 +154,7 @@ def test_tokens_are_read_a_few_times_a_second(api: Api, monkeypatch: pytest.Monk
     reads: list[int] = []
     known = tokens.list_tokens
     monkeypatch.setattr(tokens, "list_tokens", lambda conn: reads.append(1) or known(conn))
-    store = TokenStore(api.db, api.clock)
+    store = TokenStore(api.db, api.clock, NO_GATES)
     for _ in range(50):
         store.find("wrong")
     assert len(reads) == 1 + MOST_LOOKS
@@ -170,7 +172,10 @@ def test_a_route_that_does_not_say_what_it_needs_stops_the_start(api: Api) -> No
     class Open:
         def on_get(self, req: falcon.Request, resp: falcon.Response) -> None: ...
 
-    app = GuardedApp(Gate(api.db, api.parts.access, api.clock, TrustedProxies(), api.parts.refusals))
+    proxies = TrustedProxies()
+    gates = PluginGates({}, api.site, proxies)
+    parts = api.parts
+    app = GuardedApp(ApiGate(parts.db, parts.access.tokens, gates, parts.clock, proxies, parts.audit))
     for needs in (None, {}, {"POST": CALLER}, {"GET": CALLER, "POST": CALLER}):
         with pytest.raises(ConfigError, match="must say what each of GET needs"):
             app.add_route("/open", Open(), needs=needs)

@@ -11,17 +11,17 @@ from typing import Any
 
 import falcon.testing
 import pytest
-from sqlalchemy import select
 
 from tests.component.api.conftest import EXECUTOR_TOKEN, TOKEN, Api, DeclaredAnswers
+from tests.support.recorder import noted, recorders
 from xwheel.api.app import build_management_app, executor_app, plugin_routes
 from xwheel.errors import ConflictError, PluginError
 from xwheel.model.access import Actor, ActorKind, Grant, Grants, Role
 from xwheel.plugin import Permission, PluginSite, Route, RouteCall, RouteRefusedError, RouteReply, RouteScope
 from xwheel.plugin.registries import Registry
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.storage import executors
 from xwheel.storage.access import tokens
-from xwheel.storage.schema.access_tables import audit
 from xwheel.wire.contract import TOKEN_HEADER
 
 OWNER = "xwheel-toys 1.0 (entry point toys = xwheel_toys)"
@@ -249,7 +249,7 @@ def test_json_bodies_are_read_as_ours(api: Api) -> None:
     ]
 
 
-def test_changes_are_in_the_audit(api: Api) -> None:
+def test_changes_are_recorded(api: Api) -> None:
     def quiet(call: RouteCall) -> RouteReply:
         return RouteReply()
 
@@ -262,14 +262,12 @@ def test_changes_are_in_the_audit(api: Api) -> None:
 
         return [route(quiet, "DELETE", "/{toy_id:id}"), route(careful, "PUT", "/{toy_id:id}"), route(quiet)]
 
-    clients = Clients(api, make)
+    plugins = dataclasses.replace(api.parts.plugins, recorders=recorders())
+    parts = dataclasses.replace(api.parts, plugins=plugins, audit=AuditTrail(plugins, api.db, api.clock))
+    clients = Clients(dataclasses.replace(api, parts=parts), make)
     for method, path in (("DELETE", "/5"), ("PUT", "/5"), ("GET", "")):
         assert clients.call(method, path).status_code == 204
-    with api.db.read() as conn:
-        rows = conn.execute(
-            select(audit.c.action, audit.c.object_id, audit.c.actor).order_by(audit.c.id)
-        ).all()
-    assert [tuple(row) for row in rows if row.action.startswith("toy")] == [
+    assert [(row["action"], row["object_id"], row["actor"]) for row in noted(api.db)] == [
         ("toys.delete", "5", "tests"),
         ("toy.paint", "5", "tests"),
     ]
@@ -361,3 +359,35 @@ def test_jobs_are_changed_as_the_caller(api: Api) -> None:
         "group": mine,
     }
     assert clients.call("POST", token=viewer_of(api, mine)).status_code == 403
+
+
+def test_a_plugin_knows_which_partitions_the_node_holds(api: Api) -> None:
+    seen: list[PluginSite] = []
+    Clients(api, lambda site: seen.append(site) or [route(say)])  # type: ignore[func-returns-value]
+    (site,) = seen
+    lease = api.parts.lease
+    assert lease is not None
+    assert list(site.partitions.held()) == []
+    lease.acquire()
+    assert set(site.partitions.held()) == set(range(64))
+    assert api.db.transaction(lambda conn: set(site.partitions.lock(conn))) == set(range(64))
+    lease.halt()
+    assert list(site.partitions.held()) == []
+
+
+def test_a_process_that_is_no_node_holds_no_partition(api: Api) -> None:
+    seen: list[PluginSite] = []
+    outside = dataclasses.replace(api, parts=dataclasses.replace(api.parts, lease=None))
+    Clients(outside, lambda site: seen.append(site) or [route(say)])  # type: ignore[func-returns-value]
+    (site,) = seen
+    assert list(site.partitions.held()) == []
+    assert api.db.transaction(lambda conn: list(site.partitions.lock(conn))) == []
+
+
+def test_a_plugin_finds_what_others_register(api: Api) -> None:
+    seen: list[PluginSite] = []
+    Clients(api, lambda site: seen.append(site) or [route(say)])  # type: ignore[func-returns-value]
+    (site,) = seen
+    assert "BEAN" in site.registered("xwheel_register_glue_types")
+    with pytest.raises(KeyError):
+        site.registered("xwheel_register_nothing")

@@ -17,11 +17,9 @@ from xwheel.model import FINAL_STATES, OPEN_STATES, Run, RunState
 from xwheel.model.versions import JobVersion
 from xwheel.scheduler.upkeep.retention import RetentionLoop
 from xwheel.storage import job_versions, jobs, reports, retention
-from xwheel.storage.access import links
 from xwheel.storage.database.engine import Database
 from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 from xwheel.storage.schema import tables
-from xwheel.storage.schema.access_tables import sign_in_link
 
 
 def make_loop(db: Database, clock: ManualClock, **changes: Any) -> RetentionLoop:
@@ -292,15 +290,6 @@ def test_arrivals_go_with_the_runs_and_reports_by_their_own_age(
     assert len(hours) == 50
     assert min(hours) == NOW - 399 * DAY_MS - HOUR_MS
     assert loop.deleted_rows == 25 + 50
-
-
-def test_links_that_sign_in_go_once_they_ended(db: Database, clock: ManualClock, loop: RetentionLoop) -> None:
-    for number in range(25):  # more than a batch
-        end_ms = NOW - 1 if number else NOW + HOUR_MS
-        db.transaction(lambda conn, n=number, at=end_ms: links.insert_link(conn, f"link {n}", n, at))
-    _sweep(loop, clock)
-    with db.read() as conn:
-        assert list(conn.execute(select(sign_in_link.c.account_id)).scalars()) == [0]
 
 
 def test_a_deleted_job_goes_with_its_links_once_its_last_run_is_gone(

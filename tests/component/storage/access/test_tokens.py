@@ -6,13 +6,14 @@ import threading
 from typing import Any
 
 import pytest
+from xwheel_accounts.storage import accounts
+from xwheel_accounts.storage.accounts import grants_text
 
 from tests.support.databases import twin_of
 from xwheel.errors import ConflictError, NotFoundError
 from xwheel.model.access import ALL, Grant, Grants, Role
 from xwheel.storage import executors
-from xwheel.storage.access import accounts, tokens
-from xwheel.storage.access.accounts import grants_text
+from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema.access_tables import api_token
 

@@ -63,7 +63,7 @@ def test_an_upgrade_of_this_schema_leaves_all_data(db: Database) -> None:
 
 def test_down_and_up_again_with_data_in_every_table(db: Database) -> None:
     with db.write() as conn:
-        conn.execute(delete(tables.plugin_migration))
+        conn.execute(delete(tables.plugin_migration))  # which tables of plugins there are
     with db.read() as conn:
         fresh = _read_everything(conn)
     _write_everything(db)

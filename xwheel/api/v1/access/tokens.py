@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 import falcon
 
-from xwheel.accounts.tokens import check_networks
+from xwheel.access.tokens import TokenManager, check_networks
 from xwheel.api.http.body import take_body, take_query
-from xwheel.api.http.resource import ApiParts, Resource, by_name, named, naming, reply, reply_page, view_of
+from xwheel.api.http.resource import Resource, by_name, named, naming, reply, reply_page, view_of
 from xwheel.api.schema.access import (
     SECRET_BYTES,
     GroupRoleView,
     NewTokenView,
-    OwnTokenCreate,
     TokenCreate,
     TokenPage,
     TokenQuery,
     TokenView,
 )
-from xwheel.api.v1.access.accounts import read_grants, roles_of
+from xwheel.api.v1.access.grants import read_grants, roles_of
+from xwheel.clock import Clock
 from xwheel.errors import NotFoundError
 from xwheel.model.access import ALL, Actor, Grants, Permission, Role, current_actor
 from xwheel.plugin.resources import Operation
@@ -38,7 +39,7 @@ class Tokens(Resource):
         """List tokens by name."""
         query, actor = take_query(req, TokenQuery), current_actor()
         with self._db.read() as conn:
-            known = [item for item in tokens.list_tokens(conn) if _may_see(actor, item)]
+            known = [item for item in self._list(conn) if _may_see(actor, item)]
         reply_page(resp, TokenPage, token_view, by_name(known, query.after), query.limit, key="name")
 
     @Operation({201: NewTokenView}, body=TokenCreate, problems=("conflict",))
@@ -48,9 +49,19 @@ class Tokens(Resource):
         secret = secrets.token_urlsafe(SECRET_BYTES)
         grants = read_grants(body.role, body.script, body.groups) if body.role or body.groups else ALL
         with naming("group_id", "group"):
-            made = make_token(self._parts, body, secret, grants, group_id=body.group_id)
+            made = make_token(
+                self._parts.access.token_changes,
+                self._parts.clock,
+                body,
+                secret,
+                grants,
+                group_id=body.group_id,
+            )
         resp.location = f"/api/v1/tokens/{made.name}"
         reply(resp, new_token_view(made, secret), 201)
+
+    def _list(self, conn: Connection) -> list[KnownToken]:
+        return self._parts.access.rights.with_owners(conn, tokens.list_tokens(conn))
 
 
 class Token(Resource):
@@ -62,7 +73,7 @@ class Token(Resource):
         del req
         wanted = named(name)
         with self._db.read() as conn:
-            found = tokens.get_token(conn, wanted)
+            (found,) = self._parts.access.rights.with_owners(conn, [tokens.get_token(conn, wanted)])
         if not _may_see(current_actor(), found):
             raise NotFoundError("token", wanted)
         reply(resp, token_view(found))
@@ -76,9 +87,21 @@ class Token(Resource):
         resp.status = 204
 
 
+class NewToken(Protocol):
+    """What a message says of a new token."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - told by the messages
+    @property
+    def expires_in_s(self) -> int | None: ...  # noqa: D102
+    @property
+    def networks(self) -> Sequence[str]: ...  # noqa: D102
+
+
 def make_token(
-    parts: ApiParts,
-    body: TokenCreate | OwnTokenCreate,
+    changes: TokenManager,
+    clock: Clock,
+    body: NewToken,
     secret: str,
     grants: Grants,
     *,
@@ -87,8 +110,8 @@ def make_token(
     check: Callable[[Connection], None] = lambda _: None,
 ) -> KnownToken:
     """Make a token that may do no more than who acts; ``check`` raises in its transaction if it must not be made."""
-    expires_ms = None if body.expires_in_s is None else parts.clock.now_ms() + 1000 * body.expires_in_s
-    return parts.access.token_changes.create(
+    expires_ms = None if body.expires_in_s is None else clock.now_ms() + 1000 * body.expires_in_s
+    return changes.create(
         body.name,
         secret,
         grants,

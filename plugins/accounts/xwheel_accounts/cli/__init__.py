@@ -1,0 +1,1 @@
+"""The commands ``xwheel account`` and ``xwheel audit``."""

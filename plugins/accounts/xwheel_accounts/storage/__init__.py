@@ -1,0 +1,1 @@
+"""The tables of people and of the audit, and the statements on them."""

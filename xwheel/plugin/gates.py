@@ -1,0 +1,274 @@
+"""The gate in front of routes: plugins that say who calls, and what they may do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, runtime_checkable
+
+from xwheel.errors import PluginError
+from xwheel.model.access import NOTHING, Actor, ActorKind, Grant, Grants, Role
+from xwheel.model.deeds import Deed
+from xwheel.plugin.routes import PluginSite
+
+MOST_WATCHED: Final = 20
+MAX_WORDS: Final = 255
+_KINDS: Final = frozenset({ActorKind.ACCOUNT, ActorKind.TOKEN})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallHead:
+    """What a call shows before its body is read.
+
+    Attributes:
+        method: Such as ``GET``.
+        path: Below the root, without the query.
+        headers: By name in small letters.
+        cookies: Of those that the gate looks at, name to all values that came with it.
+        address: Where the call came from, as far as trusted proxies (``api.trusted_proxies``) say so.
+        peer: The other end of the connection: the proxy itself, if there is one.
+        host: The host and port that the caller asked for, likewise.
+        is_https: Whether the caller's connection is encrypted, likewise.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    cookies: Mapping[str, Sequence[str]]
+    address: str
+    peer: str
+    host: str
+    is_https: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenOwner:
+    """Whose a token is.
+
+    Attributes:
+        name: The account's name.
+        grants: What it may do now; its tokens open no more.
+        is_shut_out: Its tokens open nothing.
+    """
+
+    name: str
+    grants: Grants = NOTHING
+    is_shut_out: bool = False
+
+
+@runtime_checkable
+class IdentifiesCallers(Protocol):
+    """Who calls, in one process."""
+
+    def identify(self, call: CallHead) -> Actor | None:
+        """Return who calls, with their grants; None if the call shows nothing of this gate's.
+
+        It is asked before every call that shows a header or cookie of the gate's, on several threads at once; a large
+        body is announced before, so it may be asked twice for one call. A call that it refuses is counted and recorded;
+        an error with an attribute ``caller``, an ``Actor``, says who that was or should have been. If it raises
+        anything that is none of xwheel's errors, or returns anything else, no one is let in by it.
+
+        Raises:
+            AuthError: It shows something of this gate's, which is wrong or has ended.
+            ForbiddenError: It is known who calls, and this may not be done like this.
+        """
+        ...
+
+
+@runtime_checkable
+class Gate(Protocol):
+    """Says who calls the management API, and what they may do; asked before xwheel looks at tokens of its own.
+
+    Without one there are tokens only: those for everything, those with roles, those of groups.
+
+    Attributes:
+        name: Unique among gates.
+        headers: Names of headers, in small letters: a call with one of them is shown to this gate.
+        cookies: Names of cookies, likewise.
+    """
+
+    name: str
+    headers: Sequence[str]
+    cookies: Sequence[str]
+
+    def open(self, site: PluginSite) -> IdentifiesCallers:
+        """Return what identifies callers in this process; called once when it starts. It does no I/O."""
+        ...
+
+
+@runtime_checkable
+class KnowsOwners(Protocol):
+    """A gate that knows accounts, to which tokens of xwheel may belong; without one such tokens open nothing."""
+
+    def owners(self, conn: Any, ids: Collection[int]) -> Mapping[int, TokenOwner]:
+        """Return accounts by id as they stand in the database; those that are gone are left out.
+
+        Args:
+            conn: A connection, perhaps inside a transaction that gives something away.
+            ids: Ids of accounts, as actors and tokens carry them.
+        """
+        ...
+
+
+class FirstCredential(Protocol):
+    """What lets the first person in, made at the first start.
+
+    Attributes:
+        words: What it is called where it is shown.
+        value: The secret, which is shown this once.
+    """
+
+    words: str
+    value: str
+
+    def prepare(self) -> None:
+        """Compute what storing it needs and what takes long."""
+        ...
+
+    def is_there(self, conn: Any) -> bool:
+        """Return whether somebody may sign in already: then none is made."""
+        ...
+
+    def is_ours(self, conn: Any) -> bool:
+        """Return whether this one is stored."""
+        ...
+
+    def store(self, conn: Any, record: RecordsDeeds) -> None:
+        """Store this one.
+
+        Raises:
+            ConflictError: Another one is stored.
+        """
+        ...
+
+
+class RecordsDeeds(Protocol):
+    """Where deeds are recorded; a :class:`PluginSite` is one, too."""
+
+    def record(
+        self,
+        conn: Any,
+        action: str,
+        kind: str,
+        object_id: object,
+        *,
+        group_id: int | None = None,
+        before: object = None,
+        after: object = None,
+    ) -> None:
+        """Record what the actor of this thread does to one object."""
+        ...
+
+    def record_many(self, conn: Any, deeds: Sequence[Deed]) -> None:
+        """Record what is done to many objects, each by its actor."""
+        ...
+
+
+@runtime_checkable
+class MakesFirst(Protocol):
+    """A gate that makes, when a node first starts on a database, what lets the first person in."""
+
+    def first_credential(self, now_ms: int) -> FirstCredential:
+        """Return one, before anything is stored."""
+        ...
+
+
+@runtime_checkable
+class NamesCaller(Protocol):
+    """An error that says who was refused.
+
+    Attributes:
+        caller: Who it was, or should have been; None if that is not known.
+    """
+
+    caller: Actor | None
+
+
+def check_gate(item: Gate) -> None:
+    """Refuse a gate that would never be asked, or for what no call can show.
+
+    Raises:
+        PluginError: It says what is wrong.
+    """
+    watched = [*item.headers, *item.cookies]
+    if not all(isinstance(name, str) and 0 < len(name) <= MAX_WORDS and name.isascii() for name in watched):
+        raise PluginError(f"gate {item.name}: headers and cookies must be lists of names")
+    if not 0 < len(watched) <= MOST_WATCHED:
+        raise PluginError(f"gate {item.name}: must look at 1 to {MOST_WATCHED} headers and cookies")
+    if any(name != name.lower() for name in item.headers):
+        raise PluginError(f"gate {item.name}: names of headers must be in small letters")
+
+
+def checked_actor(gate: str, found: object, address: str) -> Actor | None:
+    """Return who calls, as a gate says, once it is known to be an actor with grants and nothing more.
+
+    Args:
+        gate: The gate's name.
+        found: What it returned.
+        address: Where the call came from.
+
+    Raises:
+        PluginError: It is something else.
+    """
+    if found is None:
+        return None
+    if type(found) is not Actor:
+        raise PluginError(f"gate {gate}: identify() must return an Actor or None, not {type(found).__name__}")
+    if found.kind not in _KINDS or not isinstance(found.kind, ActorKind):
+        raise PluginError(
+            f"gate {gate}: a caller is of the kind account or token, not {str(found.kind)[:40]}"
+        )
+    words = (found.name, found.credential, found.reason)
+    if not all(type(text) is str and len(text) <= MAX_WORDS for text in words) or not found.name:
+        raise PluginError(
+            f"gate {gate}: name and credential of a caller must be texts of at most {MAX_WORDS}"
+        )
+    if found.account_id is not None and type(found.account_id) is not int:
+        raise PluginError(f"gate {gate}: account_id of a caller must be a number or None")
+    return replace(found, grants=checked_grants(gate, found.grants), address=address)
+
+
+def checked_grants(gate: str, found: object) -> Grants:
+    """Return grants as they are, made again of their parts: none decides by code of its own what it allows.
+
+    Raises:
+        PluginError: They are no such.
+    """
+    if type(found) is not Grants:
+        raise PluginError(f"gate {gate}: grants must be an object of Grants, not {type(found).__name__}")
+    everywhere = None if found.everywhere is None else _grant(gate, found.everywhere)
+    groups = {}
+    for group_id, grant in dict(found.groups).items():
+        if type(group_id) is not int:
+            raise PluginError(f"gate {gate}: grants name groups by their ids")
+        groups[group_id] = _grant(gate, grant)
+    return Grants(everywhere, groups)
+
+
+def _grant(gate: str, found: object) -> Grant:
+    if type(found) is not Grant or type(found.role) is not Role or type(found.script) is not bool:
+        raise PluginError(f"gate {gate}: a grant is an object of Grant, with a Role")
+    return Grant(found.role, found.script)
+
+
+def checked_owners(gate: str, found: object, ids: Collection[int]) -> dict[int, TokenOwner]:
+    """Return whose tokens are, as a gate says, of the accounts that were asked about.
+
+    Raises:
+        PluginError: It is something else.
+    """
+    if not isinstance(found, Mapping):
+        raise PluginError(f"gate {gate}: owners() must return a mapping, not {type(found).__name__}")
+    owners = {}
+    for account_id in ids:
+        owner = found.get(account_id)
+        if owner is None:
+            continue
+        if (
+            type(owner) is not TokenOwner
+            or type(owner.name) is not str
+            or type(owner.is_shut_out) is not bool
+        ):
+            raise PluginError(f"gate {gate}: owners() must return objects of TokenOwner")
+        owners[account_id] = replace(owner, grants=checked_grants(gate, owner.grants))
+    return owners

@@ -1,0 +1,136 @@
+"""Where it is recorded who does what: in rows of a plugin, in the transaction of what is done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from xwheel.clock import Clock
+from xwheel.errors import NotRecordedError, PluginError, XwheelError
+from xwheel.model.access import Actor
+from xwheel.model.deeds import AuditOutcome, Deed
+from xwheel.plugin.discovery import Plugins
+from xwheel.plugin.observers import check_rows
+from xwheel.plugin.recorders import Book, NotesRefusals, RefusedCall
+from xwheel.plugin.tables import KnownTables
+from xwheel.plugin.validation import guarded
+from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.plugin_rows import write_rows
+
+logger = logging.getLogger(__name__)
+
+MOST_AT_ONCE: Final = 5000
+
+
+class AuditTrail:
+    """Hands what is done to the recorder of a plugin, and writes what it answers.
+
+    Without a recorder nothing is recorded; one that fails undoes the deed.
+
+    Thread-safety: any thread may record; nothing is kept between calls.
+
+    Args:
+        plugins: One of them may record.
+        db: The database.
+        clock: Where time comes from.
+
+    Raises:
+        PluginError: The recorder cannot begin.
+    """
+
+    def __init__(self, plugins: Plugins, db: Database, clock: Clock) -> None:
+        self._clock = clock
+        self._name, self._what = next(iter(plugins.recorders), ""), ""
+        self._book: Book | None = None
+        if self._name:
+            self._what = f"recorder {self._name}"
+            recorder = plugins.recorders[self._name]
+            book = guarded(self._what, lambda: recorder.open(db), allowed=XwheelError)
+            if not isinstance(book, Book):
+                raise PluginError(f"{self._what}: open() must return a Book, not {type(book).__name__}")
+            self._book = book
+        tables = plugins.tables.get(self._name)
+        self._tables = frozenset(KnownTables(tables).tables if tables is not None else ())
+
+    def record(
+        self,
+        conn: Connection,
+        action: str,
+        kind: str,
+        object_id: object,
+        *,
+        group_id: int | None = None,
+        before: object = None,
+        after: object = None,
+        outcome: AuditOutcome = AuditOutcome.DONE,
+    ) -> None:
+        """Record what the actor of this thread does to one object; the arguments are those of :class:`Deed`.
+
+        Raises:
+            NotRecordedError: That cannot be done, and so what is recorded must not be done.
+        """
+        deed = Deed(
+            action=action,
+            kind=kind,
+            object_id=object_id,
+            group_id=group_id,
+            before=before,
+            after=after,
+            outcome=outcome,
+        )
+        self.record_many(conn, [deed])
+
+    def record_many(self, conn: Connection, deeds: Sequence[Deed]) -> None:
+        """Record what is done to many objects, in one statement, each by its actor.
+
+        Raises:
+            NotRecordedError: That cannot be done, and so what is recorded must not be done.
+        """
+        book = self._book
+        if book is None or not deeds:
+            return
+        now_ms = self._clock.now_ms()
+        try:
+            for first in range(0, len(deeds), MOST_AT_ONCE):
+                part = deeds[first : first + MOST_AT_ONCE]
+                rows = guarded(self._what, lambda: book.rows(part, now_ms))  # noqa: B023 - called at once
+                checked = check_rows(self._name, rows, self._tables)
+                if not any(checked.values()):
+                    raise PluginError(f"{self._what}: returned no rows for {len(part)} deeds")
+                write_rows(conn, self._name, checked)
+        except PluginError as error:
+            logger.error("nothing is done, since it could not be recorded: %s", error)
+            raise NotRecordedError(
+                f"nothing was done, since {deeds[0].action} could not be recorded: {error}"
+            ) from error
+
+    def note_refused(
+        self, listener: str, actor: Actor, address: str, route: str, path: str, why: str
+    ) -> None:
+        """Note a refused call.
+
+        Args:
+            listener: Who refused it, as ``api``.
+            actor: Who called, as far as that is known.
+            address: Where the call came from.
+            route: What it wanted, the same for all objects.
+            path: What it wanted, this one.
+            why: What it was told.
+        """
+        book = self._book
+        if book is None or not isinstance(book, NotesRefusals):
+            return
+        call = RefusedCall(
+            listener=listener,
+            actor=actor,
+            address=address,
+            route=route,
+            path=path,
+            told=why,
+            at_ms=self._clock.now_ms(),
+        )
+        try:
+            guarded(self._what, lambda: book.note_refused(call))
+        except PluginError as error:
+            logger.error("a refused call is not recorded: %s", error)
