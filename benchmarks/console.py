@@ -76,9 +76,8 @@ def sign_in(place: Site, count: int) -> list[str]:
     clock = SystemClock()
     plugins = load_plugins(Config())
     trail = AuditTrail(plugins, place.db, clock)
-    AccountManager(place.db, clock, trail, Rights(plugins.gates)).create(
-        NAME, ALL, password=PASSWORD, must_change=False
-    )
+    manager = AccountManager(place.db, clock, trail, Rights(plugins.gates))
+    manager.create(NAME, ALL, password=PASSWORD, must_change=False)
     cookies = []
     for _ in range(count):
         conn = http.client.HTTPConnection("127.0.0.1", place.port)

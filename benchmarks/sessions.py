@@ -32,9 +32,8 @@ def sign_in(place: Site) -> str:
     clock = SystemClock()
     plugins = load_plugins(Config())
     trail = AuditTrail(plugins, place.db, clock)
-    AccountManager(place.db, clock, trail, Rights(plugins.gates)).create(
-        NAME, ALL, password=PASSWORD, must_change=False
-    )
+    manager = AccountManager(place.db, clock, trail, Rights(plugins.gates))
+    manager.create(NAME, ALL, password=PASSWORD, must_change=False)
     conn = http.client.HTTPConnection("127.0.0.1", place.port)
     body = f'{{"name": "{NAME}", "password": "{PASSWORD}"}}'
     conn.request("POST", "/api/v1/session", body, {"Content-Type": "application/json"})
