@@ -3,7 +3,7 @@
 Run it with ``python -m benchmarks.audit [--json] [--backends sqlite,mariadb,postgresql]``. A node of this process
 serves mutations over one kept connection, in turn with the audit and without: then what would record a row does
 nothing, and all else is the same. The goal is a ratio of at least 0.95. Pages are asked of the storage functions, as
-the API does, of the rows of ``tests/support/plan_audit.py``; the goal is 50 ms for each.
+the API does, of the rows of ``tests/product/accounts/plan_audit.py``; the goal is 50 ms for each.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from xwheel_accounts.audit.trail import AuditTrail
 from xwheel_accounts.storage.audit_list import page_audit
 
 from benchmarks._report import Report
 from benchmarks.storage import database
-from tests.support import million, plan_audit
+from tests.product.accounts import plan_audit
+from tests.support import million
 from tests.support.databases import empty, server_database
 from xwheel.config import build_config
 from xwheel.node.node import Node
+from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.storage.database.engine import LONG_MS, Database
 
 CALLS = 60

@@ -32,16 +32,18 @@ from typing import Any
 from playwright.sync_api import Browser, CDPSession, Page
 from sqlalchemy import text
 from xwheel_accounts.accounts import AccountManager
-from xwheel_accounts.audit.trail import AuditTrail, signing_keys
 
 from benchmarks._browser import NOTES, chromium, fresh, open_at, wait_for
 from benchmarks._history import fill
 from benchmarks._report import Report
 from benchmarks._site import Site, cpu_s, site, until
 from tests.support.databases import BACKENDS
+from xwheel.access.rights import Rights
 from xwheel.clock import SystemClock
+from xwheel.config import Config
 from xwheel.model.access import ALL
-from xwheel.runtime.sealing import KeyRing
+from xwheel.plugin.discovery import load_plugins
+from xwheel.scheduler.audit_trail import AuditTrail
 
 NAME = "bench"
 PASSWORD = "nine blue ducks on a wall"  # of an account that lives as long as the benchmark
@@ -72,8 +74,10 @@ OF_JOB = """(rows) => rows.length > 0
 def sign_in(place: Site, count: int) -> list[str]:
     """Make an account that may do everything, and return the cookies of sessions of it."""
     clock = SystemClock()
-    trail = AuditTrail(signing_keys(place.db, KeyRing()), clock)
-    AccountManager(place.db, clock, trail).create(NAME, ALL, password=PASSWORD, must_change=False)
+    plugins = load_plugins(Config())
+    trail = AuditTrail(plugins, place.db, clock)
+    manager = AccountManager(place.db, clock, trail, Rights(plugins.gates))
+    manager.create(NAME, ALL, password=PASSWORD, must_change=False)
     cookies = []
     for _ in range(count):
         conn = http.client.HTTPConnection("127.0.0.1", place.port)

@@ -11,13 +11,15 @@ import statistics
 import time
 
 from xwheel_accounts.accounts import AccountManager
-from xwheel_accounts.audit.trail import AuditTrail, signing_keys
 
 from benchmarks._report import Report
 from benchmarks._site import Site, site
+from xwheel.access.rights import Rights
 from xwheel.clock import SystemClock
+from xwheel.config import Config
 from xwheel.model.access import ALL
-from xwheel.runtime.sealing import KeyRing
+from xwheel.plugin.discovery import load_plugins
+from xwheel.scheduler.audit_trail import AuditTrail
 
 NAME = "bench"
 PASSWORD = "nine blue ducks on a wall"  # of an account that lives as long as the benchmark
@@ -28,8 +30,10 @@ CALLS = 400
 def sign_in(place: Site) -> str:
     """Make an account, and return the cookie of a session of it."""
     clock = SystemClock()
-    trail = AuditTrail(signing_keys(place.db, KeyRing()), clock)
-    AccountManager(place.db, clock, trail).create(NAME, ALL, password=PASSWORD, must_change=False)
+    plugins = load_plugins(Config())
+    trail = AuditTrail(plugins, place.db, clock)
+    manager = AccountManager(place.db, clock, trail, Rights(plugins.gates))
+    manager.create(NAME, ALL, password=PASSWORD, must_change=False)
     conn = http.client.HTTPConnection("127.0.0.1", place.port)
     body = f'{{"name": "{NAME}", "password": "{PASSWORD}"}}'
     conn.request("POST", "/api/v1/session", body, {"Content-Type": "application/json"})

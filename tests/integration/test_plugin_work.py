@@ -64,8 +64,8 @@ def test_a_step_acts_as_the_node_and_is_called_until_the_node_stops(tmp_path: Pa
     with closing(NodeSite(tmp_path / "node", plugin)) as node:
         wait_until(lambda: made and plugin.steps > 3)
         assert node.call("GET", f"jobs/{made[0]}")["name"].startswith("at ")
-        (entry,) = node.call("GET", f"audit?object_kind=job&object_id={made[0]}")["items"]
-        assert (entry["actor_kind"], entry["actor"]) == ("node", "plugin follower")
+        (version,) = node.call("GET", f"jobs/{made[0]}/versions")["items"]
+        assert (version["action"], version["actor"]) == ("create", "plugin follower")
         assert not plugin.ended.is_set()
     assert plugin.ended.is_set()
 

@@ -6,12 +6,10 @@ import threading
 from typing import Any
 
 import pytest
-from xwheel_accounts.storage import accounts
-from xwheel_accounts.storage.accounts import grants_text
 
 from tests.support.databases import twin_of
 from xwheel.errors import ConflictError, NotFoundError
-from xwheel.model.access import ALL, Grant, Grants, Role
+from xwheel.model.access import Grant, Grants, Role
 from xwheel.storage import executors
 from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
@@ -64,7 +62,7 @@ def test_two_callers_cannot_delete_the_last_two_tokens_from_each_other(db: Datab
     [
         {"expires_ms": 10**15},
         {"account_id": 1},
-        {"grants": grants_text(Grants(Grant(Role.ADMIN)))},
+        {"grants": tokens.grants_text(Grants(Grant(Role.ADMIN)))},
         {"group_id": 1},
     ],
     ids=lambda other: next(iter(other)),
@@ -72,7 +70,6 @@ def test_two_callers_cannot_delete_the_last_two_tokens_from_each_other(db: Datab
 def test_n34_the_last_token_that_opens_everything_for_ever_stays(db: Database, other: dict[str, Any]) -> None:
     """One that ends, that does what its account may, or less than everything does not do in its place."""
     db.transaction(lambda conn: executors.insert_group(conn, app_name="a", title="", now_ms=1))
-    db.transaction(lambda conn: accounts.insert_account(conn, "ann", ALL, 1))
     for name in ("lasting", "other"):
         db.transaction(lambda conn, name=name: tokens.insert_token(conn, name, f"token-{name}", 1))
     with db.write() as conn:
