@@ -18,12 +18,11 @@ from typing import TypeVar
 from xwheel_devtools.quickstart.processes import Child
 
 from benchmarks.handlers import COUNT_FILE
-from tests.support.databases import server_database
+from tests.support.databases import server_database, upgrade
 from xwheel.errors import XwheelError
 from xwheel.runtime.ports import free_port
 from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import migrate
 from xwheel.wire.http.rest import RestClient
 
 GROUP = "bench"
@@ -120,7 +119,7 @@ def database(backend: str, folder: Path) -> Iterator[str]:
         return
     url = f"sqlite:///{folder / 'xwheel.db'}"
     db = Database(url)
-    migrate.upgrade(db)
+    upgrade(db)
     db.close()
     yield url
 

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.support import servers
-from tests.support.databases import create_database
+from tests.support.databases import create_database, installed_tables
 from tests.support.executors import wait_until
 from tests.support.odd_server import OddServer
 from tests.support.ports import free_port
@@ -57,7 +57,7 @@ def member() -> Iterator[Member]:
     )
     with servers.mariadb(options=options) as base:
         create_database(base, "mariadb", NAME)
-        upgrade(f"{base}{NAME}")
+        upgrade(f"{base}{NAME}", installed_tables())
         yield Member(base)
 
 

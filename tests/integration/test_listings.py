@@ -79,7 +79,7 @@ def is_directive(listing: Listing) -> bool:
 
 
 def is_settings(listing: Listing) -> bool:
-    return listing.language == "toml"
+    return listing.language == "toml" and not listing.text.startswith("[project")
 
 
 def is_nginx(listing: Listing) -> bool:

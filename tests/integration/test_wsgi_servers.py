@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from xwheel_devtools.testing.processes import NodeProcess
 
-from tests.support.databases import BACKENDS, CleanDatabases
+from tests.support.databases import BACKENDS, CleanDatabases, installed_tables
 from tests.support.executors import ROOT, wait_until
 from tests.support.listings import one_listing
 from tests.support.ports import free_port
@@ -192,7 +192,7 @@ def check_site(site: Site, folder: Path, app_name: str) -> None:
 def test_before_any_node_it_says_what_is_missing(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'xwheel.db'}"
     assert load(url).endswith("SchemaError: the database is empty: run 'xwheel db upgrade'")
-    upgrade(url)
+    upgrade(url, installed_tables())
     assert "ConfigError: no node has started on this database yet" in load(url)
 
 
