@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import entry_points, requires
 from typing import Any, Final
 
 import msgspec
@@ -34,12 +35,29 @@ def load_plugin(name: str, options: Mapping[str, Any] | None = None) -> Plugins:
 
 
 def strangers() -> set[str]:
-    """Return the names of the plugins that are installed here and do not come with xwheel itself."""
+    """Return the names of the plugins that are installed here and that ``xwheel[server]`` does not bring."""
+    brought = brought_by(CORE, "server")
     return {
         entry.name
         for entry in entry_points(group=ENTRY_POINT_GROUP)
-        if entry.dist is not None and entry.dist.name != CORE
+        if entry.dist is not None and entry.dist.name not in brought
     }
+
+
+@cache
+def brought_by(name: str, extra: str) -> frozenset[str]:
+    """Return a distribution with what one of its extras brings of ours, as it says itself."""
+    from packaging.requirements import Requirement
+
+    found = {name}
+    for wanted in map(Requirement, requires(name) or ()):
+        if wanted.marker is None or not wanted.marker.evaluate({"extra": extra}):
+            continue
+        if wanted.name == name:
+            found = found.union(*(brought_by(name, more) for more in wanted.extras))
+        elif wanted.name.startswith(f"{CORE}-"):
+            found.add(wanted.name)
+    return frozenset(found)
 
 
 def sample_group(**changes: Any) -> ExecutorGroup:
