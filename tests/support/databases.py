@@ -166,13 +166,6 @@ def _seed(conn: Connection) -> None:
     )
     conn.execute(insert(tables.run_id_block).values(name="run", next_id=1))
     settings.insert_setting(conn, settings.CHAINS, "")
-    done = [
-        {"plugin": name, "name": migration.name, "position": place, "applied_ms": 0}
-        for name, item in installed_tables().items()
-        for place, migration in enumerate(item.migrations())
-    ]
-    if done:
-        conn.execute(insert(tables.plugin_migration), done)
 
 
 def restore_schema(db: Database) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+SIGN_IN = {("POST", "/api/v1/session"), ("POST", "/api/v1/session/link")}
 PUBLIC = {
+    *SIGN_IN,
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/api/v1/openapi.json"),
@@ -88,11 +90,6 @@ ROUTES = {
     ("GET", "/api/v1/declarations"),
     ("POST", "/api/v1/declarations/sync"),
     ("POST", "/api/v1/jobs/1/release"),
-}
-SIGN_IN = {("POST", "/api/v1/session"), ("POST", "/api/v1/session/link")}
-OF_ACCOUNTS = {
-    ("POST", "/api/v1/session"),
-    ("POST", "/api/v1/session/link"),
     ("GET", "/api/v1/audit"),
     ("GET", "/api/v1/audit/csv"),
     ("GET", "/api/v1/session"),
@@ -116,4 +113,4 @@ OF_ACCOUNTS = {
     ("GET", "/api/v1/accounts/1/sessions"),
     ("DELETE", "/api/v1/accounts/1/sessions"),
 }
-"""Routes of people and of the audit, which a plugin brings."""
+"""Those of plugins, too: where they are not installed, a stranger is told no more of their paths than of others."""

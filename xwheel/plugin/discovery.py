@@ -513,7 +513,8 @@ def _take(hook: str, kind: str, contract: type[Any], item: Any, origin: PluginOr
             lambda: check_object(kind, contract, item),
             allowed=PluginError,
         )
-        if isinstance(item, OF_TABLES) and item.name != origin.name:
+        observes = contract in (Resources, Routes) and isinstance(item, Observer)
+        if (contract in OF_TABLES or observes) and item.name != origin.name:
             raise PluginError(f"the {kind} of plugin {origin.name} must have its name, not {item.name[:40]}")
         return str.__str__(item.name)
     except PluginError as error:

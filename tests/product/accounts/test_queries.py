@@ -11,8 +11,8 @@ import pytest
 import xwheel_accounts
 from xwheel_accounts.audit import trail
 
-from tests.component.storage.schema.test_query_plans_million import FEW_RUNS, _too_long, _undone, long_answers
 from tests.product.accounts import plan_audit, plan_people
+from tests.product.test_query_plans_million import FEW_RUNS, long_answers, too_long, undone
 from tests.support import million
 from tests.support.plan_cases import Case
 from xwheel.errors import StorageError
@@ -54,7 +54,7 @@ def test_each_question_is_understood(db: Database) -> None:
     plan_audit.fill(db, FEW_RUNS)
     plan_people.fill(db)
     for case in cases():
-        with _undone(db) as conn, suppress(StorageError):  # what it is about is not there
+        with undone(db) as conn, suppress(StorageError):  # what it is about is not there
             case.work(conn)
 
 
@@ -66,8 +66,8 @@ def test_no_question_reads_more_than_it_is_about(db: Database) -> None:
     million.analyze(db)
     plan_audit.analyze(db)
     plan_people.analyze(db)
-    found = _too_long(db, cases())
+    found = too_long(db, cases())
     if db.backend == "postgresql":
         # what the server falls back to once it has met a statement a few times
-        found += _too_long(db, cases(), "SET LOCAL plan_cache_mode = force_generic_plan")
+        found += too_long(db, cases(), "SET LOCAL plan_cache_mode = force_generic_plan")
     assert not found, "\n".join(found)

@@ -118,7 +118,14 @@ def test_our_distributions_name_each_of_their_commands_in_the_index(monkeypatch:
             item.name: item.module if item.is_one else f"{item.module}:app"
             for item in importlib.import_module(target).xwheel_register_commands()
         } == index
-    assert with_commands == {"alarms", "cluster_zookeeper", "devtools", "job_package", "jobs_as_code"}
+    assert with_commands == {
+        "accounts",
+        "alarms",
+        "cluster_zookeeper",
+        "devtools",
+        "job_package",
+        "jobs_as_code",
+    }
     for name in set(sys.modules) - set(before):
         if name.startswith("xwheel_"):
             del sys.modules[name]

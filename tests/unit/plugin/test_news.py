@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from xwheel.accounts.audit.news import AuditNews
 from xwheel.errors import PluginError
 from xwheel.model import MAX_ID
 from xwheel.plugin import BringsNews, NewsItem
@@ -43,7 +42,7 @@ def end(_: object = None) -> Any:
     raise SystemExit("enough")
 
 
-@pytest.mark.parametrize("item", [Toys(), AuditNews()])
+@pytest.mark.parametrize("item", [Toys()])
 def test_what_brings_news_is_found(item: object) -> None:
     assert isinstance(item, BringsNews)
     assert read_kinds(item)
