@@ -11,7 +11,6 @@ from xwheel_alarms.records import AlarmAttempt, AlarmKind, AlarmRow, AlarmRule, 
 from xwheel_alarms.service import Alarms
 from xwheel_alarms.storage import lists
 from xwheel_alarms.storage.lists import AlarmFilter
-from xwheel_alarms.tables import AlarmTables
 
 from tests.support.node import HandNode
 from tests.support.waiting import wait_until
@@ -36,11 +35,7 @@ class AlarmNode(HandNode):
     def installed(self, known: Plugins) -> Plugins:
         self.alarms = Alarms(self.config)
         found = {self.alarms.name: self.alarms}
-        return dataclasses.replace(
-            known,
-            resources=Registry("set of resources", found, {}),
-            tables=Registry("set of tables", {"alarm": AlarmTables()}, {}),
-        )
+        return dataclasses.replace(known, resources=Registry("set of resources", found, {}))
 
     def begin(self) -> None:
         self.alarms.resources(RouteSite(api_parts(self.scheduler, HealthReport)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.component.api.conftest import LIMIT, Api, billing, orders
-from tests.product.api import product_api
+from tests.component.api.conftest import LIMIT, billing, orders
+from tests.product.accounts.conftest import PeopleApi, make_people_api
 from xwheel.storage.database.engine import Database
 
 __all__ = ["api", "billing", "orders"]
 
 
 @pytest.fixture
-def api(db: Database) -> Api:
-    return product_api(db, {"max_body_bytes": LIMIT})
+def api(db: Database) -> PeopleApi:
+    return make_people_api(db, {"max_body_bytes": LIMIT})

@@ -44,7 +44,7 @@ class Live:
     """A reader over a database, and somebody who asks it."""
 
     def __init__(
-        self, db: Database, bringers: Sequence[BringsNews] = (AuditNews(), Alarms(build_config({})))
+        self, db: Database, bringers: Sequence[BringsNews] = (News(), Alarms(build_config({})))
     ) -> None:
         self.db = db
         self.clock = ManualClock(NOW)

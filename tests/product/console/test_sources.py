@@ -12,9 +12,8 @@ from xwheel_console.live.feed import EventKind, LiveEvent, Receivers
 from xwheel_console.live.sources import AGAIN_MS, COMMIT_MS
 
 from tests.component.api.conftest import Api
-from tests.product.console.test_reader import Live
+from tests.product.console.test_reader import Live, News
 from tests.support.rows import NOW
-from xwheel.accounts.audit.news import AuditNews
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.plugin import BringsNews, NewsItem
 from xwheel.storage.database.engine import Database
@@ -58,7 +57,7 @@ def toys() -> Toys:
 
 @pytest.fixture
 def live(db: Database, toys: Toys) -> Live:
-    found = Live(db, [AuditNews(), toys])
+    found = Live(db, [News(), toys])
     assert found.ask() is None
     return found
 
@@ -173,9 +172,8 @@ def test_nothing_is_asked_while_nobody_wants_to_know(live: Live, toys: Toys) -> 
     assert len(toys.asked) == before
 
 
-def test_the_audit_is_offered_to_it(api: Api) -> None:
-    """As long as the core has it; what plugins bring comes behind."""
+def test_what_plugins_bring_is_offered_to_it(api: Api) -> None:
     from xwheel.api.plugins.site import RouteSite
 
-    assert [item.name for item in RouteSite(api.parts).offering(BringsNews)] == ["audit"]
+    assert [item.name for item in RouteSite(api.parts).offering(BringsNews)] == ["accounts", "alarm"]
     assert api.clock.now_ms() == NOW

@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 from xwheel_jobs_as_code.declarations.manager import DeclarationManager
 from xwheel_jobs_as_code.declarations.plugin import DeclarationResources
-from xwheel_jobs_as_code.declarations.tables import DeclarationTables
 
 from tests.component.api.conftest import LIMIT, Api, billing, orders
 from tests.product.api import product_api
@@ -31,7 +30,6 @@ class DeclaringNode(HandNode):
         return dataclasses.replace(
             known,
             resources=Registry("set of resources", {"declarations": DeclarationResources(self.config)}, {}),
-            tables=Registry("set of tables", {"jobs_as_code": DeclarationTables()}, {}),
         )
 
 

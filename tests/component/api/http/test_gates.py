@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
 
-from tests.component.api.conftest import TOKEN, Api, make_api, shipped_plugins
+from tests.component.api.conftest import TOKEN, Api, make_api
 from tests.support.recorder import NoteRecorder, recorders
 from xwheel.errors import OutageError, PluginError
 from xwheel.model.access import ALL, Actor, ActorKind, Grant, Grants, Role
@@ -56,8 +55,7 @@ def person(name: str = "ann", grants: Grants = VIEWER, **more: Any) -> Actor:
 
 def with_gates(db: Database, *gates: Any, **settings: Any) -> Api:
     registry = Registry("gate", {gate.name: gate for gate in gates}, {})
-    plugins = dataclasses.replace(shipped_plugins(), gates=registry, recorders=recorders(NoteRecorder()))
-    return make_api(db, settings, plugins)
+    return make_api(db, settings, gates=registry, recorders=recorders(NoteRecorder()))
 
 
 def show(api: Api, path: str = "groups", method: str = "GET", badge: str = "7", **headers: str) -> Any:

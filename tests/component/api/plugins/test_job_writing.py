@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.component.api.conftest import Api
+from tests.component.api.conftest import Api, make_api
+from tests.support.recorder import noted, recorders
 from tests.support.rows import NOW, job_values
 from xwheel.api.plugins.site import RouteSite
 from xwheel.errors import FieldError, NameTakenError
@@ -14,6 +15,12 @@ from xwheel.model import Job
 from xwheel.model.versions import JobAction
 from xwheel.plugin import JobWriter
 from xwheel.storage import jobs
+from xwheel.storage.database.engine import Database
+
+
+@pytest.fixture
+def api(db: Database) -> Api:
+    return make_api(db, {}, recorders=recorders())
 
 
 @pytest.fixture
@@ -51,7 +58,7 @@ def test_jobs_are_created_changed_started_and_stopped_in_one_transaction(api: Ap
     assert writer.next_fire(two, NOW) == NOW + 10_000
     versions = api.call("GET", f"jobs/{one.id}/versions").json["items"]
     assert [(item["revision"], item["action"]) for item in versions] == [(one.revision, "sync")]
-    assert {row["action"] for row in api.call("GET", "audit").json["items"]} >= {"job.sync"}
+    assert {row["action"] for row in noted(api.db)} >= {"job.sync"}
 
 
 def test_what_fails_leaves_nothing(api: Api, writer: JobWriter) -> None:

@@ -223,7 +223,7 @@ def test_a_store_that_no_plugin_uses_stops_the_start(api: Api) -> None:
 
     nothing: Any = None
     with pytest.raises(ConfigError, match=r"run_logs\.store: no plugin that is installed here keeps logs"):
-        parts_of(Shared, nothing, nothing, nothing, health=HealthReport)  # type: ignore[arg-type]
+        parts_of(Shared, nothing, nothing, health=HealthReport)  # type: ignore[arg-type]
 
 
 class Calls:
