@@ -15,7 +15,7 @@ from xwheel_alarms import storage as alarm_storage
 
 from tests.product.alarms import plans
 from tests.product.run_logs import plans as plan_logs
-from tests.support import million, plan_cases, plan_last_and_next, plan_versions
+from tests.support import million, plan_access, plan_cases, plan_last_and_next, plan_versions
 from tests.support.plan_cases import Case
 from tests.support.row_meter import metered
 from tests.support.rows import NOW
@@ -69,7 +69,7 @@ def test_each_question_is_understood(db: Database) -> None:
 
 def _every_case() -> list[Case]:
     """Return a call of every question."""
-    parts = (plan_cases, plans, plan_logs, plan_last_and_next, plan_versions)
+    parts = (plan_cases, plan_access, plans, plan_logs, plan_last_and_next, plan_versions)
     return [case for part in parts for case in part.cases()]
 
 

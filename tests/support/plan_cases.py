@@ -425,6 +425,10 @@ def _rows_of_plugins() -> Iterator[Case]:
         lambda conn: plugin_rows.insert_rows(conn, "mine", {"setting": [{"name": "mine", "value": ""}]}),
     )
     yield Case(
+        "plugin_rows.write_rows",
+        lambda conn: plugin_rows.write_rows(conn, "mine", {"setting": [{"name": "mine", "value": ""}]}),
+    )
+    yield Case(
         "plugin_rows.read_rows_of", lambda conn: plugin_rows.read_rows_of(conn, "glue_version", [QUIET_JOB])
     )
     yield Case("plugin_rows.delete_of_jobs", lambda conn: plugin_rows.delete_of_jobs(conn, mine, [QUIET_JOB]))

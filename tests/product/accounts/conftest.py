@@ -35,9 +35,7 @@ def make_people_api(db: Database, settings: dict[str, Any]) -> PeopleApi:
     """Return both applications over a database."""
     made = product_api(db, settings)
     known = {item.name: getattr(made, item.name) for item in dataclasses.fields(made)}
-    api = PeopleApi(**known, people=parts_of(made.site, build_config({"api": settings})))
-    api.refusals.step(made.clock.now_ms())  # as a node's loop does
-    return api
+    return PeopleApi(**known, people=parts_of(made.site, build_config({"api": settings})))
 
 
 @pytest.fixture
