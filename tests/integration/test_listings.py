@@ -29,6 +29,7 @@ from tests.support.paths import ROOT
 from tests.support.plugin_homes import lay_plugin, plugin_home
 from tests.support.tls import Authority
 from tests.support.xxl_rows import XXL_JOBS
+from xwheel.cli.plugin_commands import INDEX
 from xwheel.config import load_config
 from xwheel.errors import XwheelError
 from xwheel.runtime.http_limits import Cut, CutLog
@@ -511,6 +512,15 @@ def test_a_case_of_the_delivery_table() -> None:
     (line,) = one_listing("docs/explanation/delivery.md", "$ python -m pytest").text.splitlines()
     case = line.split()[-1].removeprefix("xwheel-")
     assert case in {case.name for cases in CASES.values() for case in cases}
+
+
+@runs("docs/reference/plugins.md", "[project.entry-points")
+def test_the_index_of_commands_is_what_is_read() -> None:
+    found = tomllib.loads(one_listing("docs/reference/plugins.md", "[project.entry-points").text)
+    assert found["project"]["entry-points"][INDEX] == {
+        "toys": "acme_toys.commands:app",
+        "job/paint": "acme_toys.painting",
+    }
 
 
 @runs("docs/reference/plugins.md", "export XWHEEL_PLUGINS__OPTIONS=")

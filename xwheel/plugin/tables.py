@@ -68,8 +68,8 @@ class Tables(Protocol):
     any other database that lacks one. Texts compare by bytes on every server, as those of xwheel's tables do.
 
     Attributes:
-        name: The plugin's own name; the names of its tables and indexes begin with it and an underscore. A table that
-            an earlier version of xwheel had itself keeps its name: the first migration makes what is not there.
+        name: The plugin's own name; the names of its tables begin with it and an underscore, or are this name. A table
+            that an earlier version of xwheel had itself keeps its name: the first migration makes what is not there.
     """
 
     name: str
@@ -131,7 +131,7 @@ class KnownTables:
 
     def owns(self, table: str) -> bool:
         """Return whether a table is the plugin's: its name says so, or it is one that was handed over to it."""
-        return table.startswith(self.prefix) or table in self._handed_over
+        return table == self.name or table.startswith(self.prefix) or table in self._handed_over
 
     def _check_migrations(self) -> None:
         if not 0 < len(self.migrations) <= MOST_MIGRATIONS:

@@ -85,7 +85,7 @@ def _upgrade_one(db: Database, known: KnownTables) -> list[str]:
     for table in sorted(OURS):
         if known.owns(table):
             raise SchemaError(
-                f"plugin {known.name}: xwheel's own table {table} begins with {known.prefix}: give it "
+                f"plugin {known.name}: xwheel's own table {table} has its name, or begins with {known.prefix}: give it "
                 "another name"
             )
     done: list[str] = []
