@@ -65,7 +65,7 @@ def test_u6_the_short_help_and_the_version() -> None:
     runner = CliRunner()
     assert runner.invoke(main.app, ["--version"]).output == f"{__version__}\n"
     assert runner.invoke(main.app, ["-h"]).output == runner.invoke(main.app, ["--help"]).output
-    for words in (["job"], ["job", "list"], ["alarm", "rule"], ["pause"], ["plugins"]):
+    for words in (["job"], ["job", "list"], ["glue"], ["pause"], ["plugins"]):
         done = runner.invoke(main.app, [*words, "-h"])
         assert done.exit_code == 0
         assert "Usage: " in done.output

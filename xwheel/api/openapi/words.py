@@ -87,23 +87,6 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "enabled": True,
     },
     "JobChange": {"schedule_conf": "0 30 3 * * ?"},
-    "JobRelease": {"fields": ["schedule_conf"]},
-    "DeclarationSync": {
-        "app_name": "shop",
-        "release": "1.4.0",
-        "digest": "0" * 64,
-        "jobs": [
-            {
-                "name": "report",
-                "place": "shop.jobs:report",
-                "handler": "report",
-                "schedule_type": "CRON",
-                "schedule_conf": "0 0 2 * * ?",
-                "timezone": "Asia/Shanghai",
-                "max_retries": 3,
-            }
-        ],
-    },
     "JobCopy": {"name": "nightly report, second shop"},
     "GlueSave": {"source": "echo hello\n", "author": "Li Lei", "remark": "say hello"},
     "GlueRestore": {"remark": "the new one was slow"},

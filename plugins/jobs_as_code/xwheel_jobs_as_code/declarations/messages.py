@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from msgspec import Meta, Struct
 from xwheel.api.schema import fields as limits
@@ -61,6 +61,23 @@ class DeclarationSync(Input, frozen=True, kw_only=True):
     life, which changes nothing; the answer says whether the jobs are wanted. A ``dry_run`` changes nothing either.
     """
 
+    EXAMPLE: ClassVar[Any] = {
+        "app_name": "shop",
+        "release": "1.4.0",
+        "digest": "0" * 64,
+        "jobs": [
+            {
+                "name": "report",
+                "place": "shop.jobs:report",
+                "handler": "report",
+                "schedule_type": "CRON",
+                "schedule_conf": "0 0 2 * * ?",
+                "timezone": "Asia/Shanghai",
+                "max_retries": 3,
+            }
+        ],
+    }
+
     app_name: limits.PlainName
     release: Release
     digest: Digest
@@ -75,6 +92,8 @@ class JobRelease(Input, frozen=True, kw_only=True):
 
     Only at ``revision`` unless null.
     """
+
+    EXAMPLE: ClassVar[Any] = {"fields": ["schedule_conf"]}
 
     fields: Annotated[tuple[FieldName, ...], Meta(max_length=64)] = ()
     undo: bool = False
