@@ -45,7 +45,7 @@ INSTALLED := tests/ring tests/unit/builtin/test_contracts.py tests/unit/plugin/t
 
 # what could need a plugin and must not: discovery, registries, the API's description, commands, the start of a node. Files
 # that name our distributions, all commands or benchmarks, test those too
-ALONE = tests/test_core_alone.py $(shell grep -rLE --include='test_*.py' 'xwheel_($(subst $() ,|,$(SERVER)))|tests.product|support.(commands|bare_app)|from benchmarks' \
+ALONE = tests/test_core_alone.py $(shell grep -rLE --include='test_*.py' 'xwheel_($(subst $() ,|,$(SERVER)))|tests.product|support.commands|bare_app|openapi.test_document|from benchmarks' \
 	tests/ring tests/unit tests/component/cli tests/component/node tests/component/api/openapi tests/component/api/plugins \
 	tests/component/api/v1/test_plugins.py)
 
