@@ -6,6 +6,7 @@ import builtins
 import importlib
 import re
 import runpy
+import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -282,6 +283,20 @@ def test_every_folder_stands_in_the_list_for_contributors() -> None:
     folders = {path.parent.relative_to(ROOT) for path in (ROOT / "xwheel").rglob("__init__.py")}
     inside = {"xwheel", "xwheel/storage/schema/migrations", "xwheel/storage/schema/migrations/versions"}
     assert [name for name in map(str, folders) if name not in inside and f"`{name}`" not in listed] == []
+
+
+def test_the_line_from_a_checkout_names_each_distribution_of_the_server() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    needed = {
+        name.removeprefix("xwheel-").replace("-", "_")
+        for name in (*extras["server"], *extras["cli"])
+        if name.startswith("xwheel-")
+    }
+    line = re.search(
+        r"^From a checkout: .*\./plugins/\{([a-z_,]+)\}", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    assert line
+    assert set(line[1].split(",")) == needed
 
 
 if __name__ == "__main__":
