@@ -288,7 +288,7 @@ def test_every_folder_stands_in_the_list_for_contributors() -> None:
 def test_the_line_from_a_checkout_names_each_distribution_of_the_server() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     needed = {
-        name.removeprefix("xwheel-").replace("-", "_")
+        name.partition("[")[0].removeprefix("xwheel-").replace("-", "_")
         for name in (*extras["server"], *extras["cli"])
         if name.startswith("xwheel-")
     }

@@ -52,7 +52,6 @@ HOMES = {
     "sqlalchemy": ("storage/",),
     "alembic": ("storage/",),
     "falcon": ("api/", "executor/intake/server.py"),
-    "argon2": ("runtime/passwords.py",),
     "cryptography": ("runtime/sealing.py",),
     "pluggy": ("plugin/",),
     "packaging": ("plugin/",),
@@ -64,7 +63,6 @@ HOMES = {
     "typer": ("cli/",),
     "rich": ("cli/",),
     "yaml": ("cli/yaml_files.py",),
-    "zxcvbn": ("runtime/passwords.py",),
 }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
+from xwheel_accounts.passwords import verify_password
 from xwheel_accounts.storage import accounts
 
 from tests.faults.injectors.database import plain_user, refusing_writes
@@ -26,7 +27,6 @@ from xwheel.config import Config, build_config
 from xwheel.errors import DatabaseReadOnlyError, DatabaseUnreachableError, StartEndedError
 from xwheel.node.first_secrets import UNKNOWN
 from xwheel.node.node import Node
-from xwheel.runtime.passwords import verify_password
 from xwheel.scheduler.cluster.node_locks import NodeLocks
 from xwheel.scheduler.executors.secrets import EXECUTOR_TOKEN
 from xwheel.storage import settings

@@ -2,5 +2,5 @@
 
 ``loops`` repeats ``step(now_ms)`` under supervision, ``http_server`` serves WSGI applications within
 ``http_limits``, ``foreign`` calls foreign code with a deadline, ``signals`` ends a process in order, ``sealing`` keeps
-secrets, ``passwords`` those of people, ``memory`` gives back what is free.
+secrets, ``memory`` gives back what is free.
 """

@@ -15,10 +15,10 @@ from xwheel.clock import Clock
 from xwheel.errors import ConflictError, FieldError, ForbiddenError, RevisionError
 from xwheel.model.access import ALL, Grants, Permission, Role, current_actor
 from xwheel.plugin import Deed, RecordsDeeds
-from xwheel.runtime.passwords import check_password, hash_password, make_password, verify_password
 from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Connection, Database
 
+from xwheel_accounts.passwords import check_password, hash_password, make_password, verify_password
 from xwheel_accounts.places import PasswordPlaces
 from xwheel_accounts.storage import accounts, links, sessions
 from xwheel_accounts.storage.accounts import LOCAL, Account

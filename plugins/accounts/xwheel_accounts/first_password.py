@@ -6,9 +6,9 @@ import hmac
 from typing import Any
 
 from xwheel.plugin import RecordsDeeds
-from xwheel.runtime.passwords import hash_password, make_password
 
 from xwheel_accounts.accounts import FIRST_ADMIN, insert_first
+from xwheel_accounts.passwords import hash_password, make_password
 from xwheel_accounts.storage import accounts
 
 

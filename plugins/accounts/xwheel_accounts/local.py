@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from xwheel.plugin import Identity, KnownAccount
-from xwheel.runtime.passwords import verify_password
+
+from xwheel_accounts.passwords import verify_password
 
 
 class LocalAccounts:

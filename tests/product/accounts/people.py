@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from xwheel_accounts.browsers import COOKIE, CSRF_HEADER
+from xwheel_accounts.passwords import hash_password
 from xwheel_accounts.sessions import csrf_token
 from xwheel_accounts.storage import accounts, sessions, settings
 
@@ -12,7 +13,6 @@ from tests.product.accounts.conftest import PeopleApi
 from tests.support.callers import Callers
 from tests.support.rows import NOW
 from xwheel.model.access import Grants
-from xwheel.runtime.passwords import hash_password
 from xwheel.storage.access import tokens
 
 PASSWORD: Final = "seven wet goats sing"

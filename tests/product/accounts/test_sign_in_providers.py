@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from xwheel_accounts.local import LocalAccounts
+from xwheel_accounts.passwords import hash_password
 from xwheel_accounts.places import PasswordPlaces, PasswordsBusyError
 from xwheel_accounts.sign_in import SignIn, SignInError, SignInThrottledError, WrongPasswordError
 from xwheel_accounts.storage import accounts
@@ -21,7 +22,6 @@ from xwheel.clock import ManualClock
 from xwheel.errors import IdentityError
 from xwheel.model.access import Grants
 from xwheel.plugin import Identity, KnownAccount
-from xwheel.runtime.passwords import hash_password
 from xwheel.storage.database.engine import Database
 
 ADDRESS = "10.0.0.1"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
+from xwheel_accounts.passwords import verify_password
 from xwheel_accounts.storage import accounts
 from xwheel_accounts.storage.accounts import Account
 from xwheel_accounts.tables import audit, sign_in_link
@@ -16,7 +17,6 @@ from xwheel_accounts.tables import audit, sign_in_link
 from xwheel.cli import main
 from xwheel.errors import StorageError
 from xwheel.model.access import Grant, Grants, Role
-from xwheel.runtime.passwords import verify_password
 from xwheel.storage import executors
 from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database

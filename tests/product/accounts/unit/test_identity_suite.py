@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from xwheel_accounts.passwords import hash_password
 from xwheel_devtools.testing import check_identity_provider
 
 from tests.product.accounts.identities import PASSWORD, Directory, Person
 from tests.support.node import plugins
 from xwheel.plugin import Identity, KnownAccount, SignInStart
-from xwheel.runtime.passwords import hash_password
 
 
 def check(provider: Any, **more: Any) -> None:

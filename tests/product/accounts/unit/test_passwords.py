@@ -12,16 +12,16 @@ from hashlib import sha512
 import pytest
 from argon2 import PasswordHasher, extract_parameters
 from argon2.low_level import Type
-
-from xwheel.errors import FieldError
-from xwheel.runtime import passwords
-from xwheel.runtime.passwords import (
+from xwheel_accounts import passwords
+from xwheel_accounts.passwords import (
     check_password,
     hash_password,
     make_password,
     needs_rehash,
     verify_password,
 )
+
+from xwheel.errors import FieldError
 
 GOOD = "nine herons above the weir"
 
@@ -216,7 +216,7 @@ def test_made_ones_are_good_and_differ() -> None:
 @pytest.mark.processes
 def test_lists_and_hashing_are_loaded_when_they_are_needed() -> None:
     code = (
-        "import sys, xwheel.runtime.passwords as p; "
+        "import sys, xwheel_accounts.passwords as p; "
         "print(sorted({'argon2', 'zxcvbn'} & set(sys.modules))); "
         "p.verify_password(None, 'x'); print(sorted({'argon2', 'zxcvbn'} & set(sys.modules)))"
     )
