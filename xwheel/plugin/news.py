@@ -15,7 +15,7 @@ MAX_WORD: Final = 64
 class NewsItem(NamedTuple):
     """Something that changed: one row.
 
-    Attributes:
+    Args:
         id: Of the row; rows that come later have greater ones.
         kind: Kind of the object that changed; empty for a row of which pages are told nothing.
         object_id: The object's id; None if it has none that is a number.

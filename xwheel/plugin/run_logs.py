@@ -12,7 +12,7 @@ from xwheel.wire.messages import LogData, LogPart, LogReceipt
 class LogText(NamedTuple):
     """A piece of a log.
 
-    Attributes:
+    Args:
         from_line: Number of its first line.
         next_line: Where the next piece begins.
         content: The lines, each with a line feed at its end.
@@ -76,7 +76,7 @@ class TakesLogs(Protocol):
 class LogAnswer(NamedTuple):
     """What came back from a question for lines of a log.
 
-    Attributes:
+    Args:
         run_id: The run.
         data: The lines; None if there is no usable answer.
         error: Why there is none, or empty.
