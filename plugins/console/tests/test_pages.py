@@ -75,8 +75,9 @@ TEXT = (
 LEFT = """app => {
   const copy = app.cloneNode(true);
   const data = 'bdi, code, pre, textarea, time, .lines, .mono, .number, [data-editor], [data-diff], [role=figure]';
+  const names = '[data-registers] strong';
   const zones = ':is(select[name=zone], select[name=timezone], datalist) option';
-  copy.querySelectorAll(`${data}, ${zones}`).forEach(one => one.remove());
+  copy.querySelectorAll(`${data}, ${names}, ${zones}`).forEach(one => one.remove());
   const found = new Set(), walk = document.createTreeWalker(copy, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
     let text = walk.currentNode.data, before;
@@ -89,7 +90,7 @@ LEFT = """app => {
 
 NAMES = re.compile(
     r"xwheel|UTC|English|CSV|PNG|Demo( \(demo\))?|first|shown|demo-1|freeze|gateway|captured|given by a test|"
-    r"hostile|admin|viewer|operator|editor|chief|local|file|console|devtools|xwheel-[a-z-]+|[A-Z][A-Z_]+|[a-z]+_[a-z_]+|routers|[0-9a-f]{16}|"
+    r"hostile|admin|viewer|operator|editor|chief|local|file|console|devtools|accounts|alarm|xwheel-[a-z-]+|[A-Z][A-Z_]+|[a-z]+_[a-z_]+|routers|[0-9a-f]{16}|"
     r"⟦[^⟧]*[.]{3}|http://127.*|python-requests.*|RuntimeError: .*|(child |script )?<img .*|"
     r"([0-9]+ )?(Mon|Tue|Wed|Thu|Fri|Sat|Sun)|"
     r"[A-Z][a-z]+day, [A-Z][a-z]+ [0-9]+|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)( [0-9]+)?",
