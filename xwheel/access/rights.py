@@ -15,6 +15,7 @@ from xwheel.storage import executors
 from xwheel.storage.access import tokens
 from xwheel.storage.access.tokens import KnownToken
 from xwheel.storage.database.engine import Connection
+from xwheel.storage.database.outage import is_of_database
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ class Rights:
                 said = guarded(f"gate {name}", lambda: gate.owners(conn, ids), allowed=OutageError)  # noqa: B023
                 found = {**checked_owners(name, said, ids), **found}
             except PluginError as error:
+                if is_of_database(error):
+                    raise
                 logger.error("tokens of accounts open nothing: %s", error)
         return found
 

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from xwheel import private_files
-from xwheel.errors import ConfigError, DatabaseUnreachableError, OutageError, StorageError
+from xwheel.errors import ConfigError, DatabaseUnreachableError, OutageError, PluginError, StorageError
 from xwheel.plugin.contracts import RunChange
 from xwheel.runtime.loops import Service
 from xwheel.storage.database import address, changes, outage
@@ -263,8 +263,12 @@ class Database:
                     noted = changes.begin(conn)
                 yield conn
                 phase = Phase.COMMIT if write else Phase.WORK
-        except (DBAPIError, PoolTimeout) as error:
-            told = outage.translate(error, phase, self.engine.url)
+        except (DBAPIError, PoolTimeout, PluginError) as error:
+            # what the database refuses a plugin on our connection is no failure of the plugin
+            cause = error.__cause__ if isinstance(error, PluginError) else error
+            told = None
+            if isinstance(cause, DBAPIError | PoolTimeout):
+                told = outage.translate(cause, phase, self.engine.url)
             if told is None:
                 raise
             self.broken += isinstance(told, ConnectionLostError | CommitUnknownError)

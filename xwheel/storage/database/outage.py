@@ -13,7 +13,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError, XwheelError
+from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError, PluginError, XwheelError
 from xwheel.storage.database.errors import explain, fault_of
 
 # SQLSTATE of PostgreSQL (the last: lock_timeout), error numbers of MariaDB, words of SQLite: worth another try
@@ -88,6 +88,14 @@ def translate(error: DBAPIError | PoolTimeout, phase: Phase, url: URL) -> Xwheel
     if phase is Phase.COMMIT:
         return CommitUnknownError(f"{told}; whether the transaction was committed is not known")
     return ConnectionLostError(str(told))
+
+
+def is_of_database(error: PluginError) -> bool:
+    """Return whether a plugin failed because the database did: the transaction is to end with that, not the plugin."""
+    cause = error.__cause__
+    return isinstance(cause, DBAPIError) and (
+        cause.connection_invalidated or fault_of(cause.orig or cause) is not None
+    )
 
 
 def watch(engine: Engine, *, statement_s: float, idle_s: int) -> None:

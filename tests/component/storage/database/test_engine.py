@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import _sqlite3
 import ctypes
+import sqlite3
 import threading
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from sqlalchemy import select
@@ -13,12 +15,16 @@ from sqlalchemy.exc import OperationalError
 
 from tests.support.databases import differences, twin_of
 from tests.support.rows import make_run
+from xwheel.access.rights import Rights
 from xwheel.errors import (
     ConfigError,
+    DatabaseRefusedError,
     DuplicateError,
+    PluginError,
     SchemaError,
     StorageError,
 )
+from xwheel.plugin.validation import guarded
 from xwheel.storage import runs
 from xwheel.storage.database.bulk import update_many
 from xwheel.storage.database.engine import ATTEMPTS, LOG_BYTES, Connection, Database, FairLock
@@ -228,3 +234,29 @@ def test_only_the_greeting_has_a_time_limit(db: Database) -> None:
             assert driver is not None
             assert driver._read_timeout is None
         assert conn.execute(select(1)).scalar() == 1
+
+
+@pytest.fixture
+def full_disk() -> OperationalError:
+    """Return what SQLAlchemy raises when the disk of SQLite is full."""
+    origin = sqlite3.OperationalError("database or disk is full")
+    origin.sqlite_errorname = "SQLITE_FULL"
+    return OperationalError("INSERT", {}, origin)
+
+
+def test_a_plugin_that_meets_a_failing_database_did_not_fail_itself(
+    db: Database, full_disk: OperationalError
+) -> None:
+    with pytest.raises(DatabaseRefusedError) as told, db.read():
+        guarded("gate own", mock.Mock(side_effect=full_disk))
+    assert "full" in str(told.value)
+    with pytest.raises(PluginError, match="gate own failed"), db.read():
+        guarded("gate own", mock.Mock(side_effect=ValueError))
+
+
+def test_owners_of_tokens_are_not_unknown_while_the_database_fails(
+    db: Database, full_disk: OperationalError
+) -> None:
+    rights = Rights({"own": mock.Mock(spec_set=["owners"], owners=mock.Mock(side_effect=full_disk))})
+    with pytest.raises(DatabaseRefusedError), db.read() as conn:
+        rights.owners(conn, [1])
