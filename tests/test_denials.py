@@ -58,7 +58,6 @@ DENIED = {
     "not sent yet": STATE,
     "answers *not yet*": STATE,
     "answer *not yet*": STATE,
-    "takes no run yet": STATE,
     "WSREP has not yet prepared node": STATE,
     "not yet sent": STATE,
     "not yet on disk": STATE,

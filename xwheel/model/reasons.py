@@ -76,7 +76,7 @@ SENTENCES: Final[Mapping[RunReason, str]] = {
     RunReason.KILLED_BY_USER: "Somebody killed it before it was sent.",
     RunReason.LATE_OUTCOME: "The run that it was to repeat turned out to have ended after all.",
     RunReason.UNREACHABLE: "No connection to its executor could be made.",
-    RunReason.FAILED_OVER: "Its executor was not reached, or takes no run yet; another is tried, or this one later.",
+    RunReason.FAILED_OVER: "Its executor was not reached or not ready; another one gets the run, or this one later.",
     RunReason.EXECUTOR_REFUSED: "Its executor said no.",
     RunReason.NO_EXECUTOR: "Its group had no live executor that it could go to.",
     RunReason.NO_ROUTE: "Its router failed, or chose no executor.",

@@ -107,7 +107,7 @@ class SeesDispatches(Protocol):
 
 
 def check_rows(plugin: str, rows: object, tables: Collection[str] = ()) -> Rows:
-    """Return what a plugin wants to be written, once it is known to be rows of its own tables.
+    """Return what a plugin wants to be written, once it is known to be rows of its own tables; a copy of it.
 
     Args:
         plugin: The plugin's name.
@@ -119,17 +119,25 @@ def check_rows(plugin: str, rows: object, tables: Collection[str] = ()) -> Rows:
     """
     if not isinstance(rows, Mapping):
         raise PluginError(f"{plugin}: rows must be a mapping of table to rows, not {type(rows).__name__}")
-    left = MOST_ROWS
-    for table, items in rows.items():
+    made, left = {}, MOST_ROWS
+    for table, given in rows.items():
         is_text = isinstance(table, str)
         if not is_text or not (table == plugin or table.startswith(f"{plugin}_") or table in tables):
             raise PluginError(f"{plugin}: {str(table)[:60]!r} is none of its own tables")
+        made[table] = items = _plain(plugin, table, given)
         left -= len(items)
         if left < 0:
             raise PluginError(f"{plugin}: more than {MOST_ROWS} rows for one transaction")
         if items:
             _check_items(plugin, table, items)
-    return rows
+    return made
+
+
+def _plain(plugin: str, table: str, given: object) -> list[dict[str, object]]:
+    """Return rows whose content is no longer in a plugin's hands."""
+    if not isinstance(given, Sequence) or not all(isinstance(item, Mapping) for item in given):
+        raise PluginError(f"{plugin}: rows of {table} must be a sequence of mappings of column to value")
+    return [dict(item) for item in given]
 
 
 def _check_items(plugin: str, table: str, items: Sequence[Mapping[str, object]]) -> None:

@@ -94,8 +94,11 @@ class AuditTrail:
         try:
             for first in range(0, len(deeds), MOST_AT_ONCE):
                 part = deeds[first : first + MOST_AT_ONCE]
-                rows = guarded(self._what, lambda: book.rows(part, now_ms))  # noqa: B023 - called at once
-                checked = check_rows(self._name, rows, self._tables)
+                checked = guarded(
+                    self._what,
+                    lambda: check_rows(self._name, book.rows(part, now_ms), self._tables),  # noqa: B023
+                    allowed=PluginError,
+                )
                 if not any(checked.values()):
                     raise PluginError(f"{self._what}: returned no rows for {len(part)} deeds")
                 write_rows(conn, self._name, checked)

@@ -95,7 +95,11 @@ def _write(conn: Connection, observers: Sequence[Observer], changes: Changes) ->
     noted = []
     for item in observers:
         try:
-            rows = check_rows(item.name, guarded(f"observer {item.name}", lambda: item.rows(changes)))  # noqa: B023
+            rows = guarded(
+                f"observer {item.name}",
+                lambda: check_rows(item.name, item.rows(changes)),  # noqa: B023 - called at once
+                allowed=PluginError,
+            )
             if any(rows.values()):
                 insert_rows(conn, item.name, rows)
                 noted.append((item, rows))

@@ -13,6 +13,7 @@ from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, Programming
 from xwheel.errors import PluginError
 from xwheel.plugin.observers import Rows
 from xwheel.plugin.tables import RowsGoAlong, Tables
+from xwheel.plugin.validation import error_words
 from xwheel.storage.database.bulk import insert_values
 from xwheel.storage.database.rows import IN_LIMIT, chunks, in_parts
 
@@ -83,6 +84,9 @@ def write_rows(conn: Connection, plugin: str, rows: Rows) -> None:
         if not _is_refused(error):
             raise
         raise PluginError(f"rows of {plugin}: {' '.join(str(error.orig).split())[:300]}") from error
+    except (ValueError, OverflowError) as error:
+        # a number or a text that the driver cannot send, such as half of a surrogate pair
+        raise PluginError(f"rows of {plugin}: {error_words(error)}") from error
 
 
 def _write(conn: Connection, table: str, items: Sequence[Mapping[str, Any]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 from xwheel import Config
 from xwheel.plugin import (
@@ -15,6 +15,7 @@ from xwheel.plugin import (
     ResourceRoute,
     Rows,
 )
+from xwheel.storage.database.engine import Database
 
 from xwheel_alarms.channels import AlarmChannels
 from xwheel_alarms.delivery import AlarmDelivery
@@ -134,7 +135,7 @@ class AlarmService:
             db, site.partitions, index, matcher.written, interval_ms=settings.watch_interval_s * 1000
         )
         self._delivery = AlarmDelivery(db, site.partitions, index, self.channels, settings, watch.step)
-        self.sweep = AlarmSweep(db, site.partitions, config.upkeep)
+        self.sweep = AlarmSweep(cast(Database, db), site.partitions, site.clock, config.upkeep)
 
     def step(self, now_ms: int) -> int:
         """Do one round; return how long to wait in milliseconds."""

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
+from xwheel.clock import Clock
 from xwheel.config.sections import UpkeepSection
-from xwheel.plugin import PluginDatabase, PluginPartitions
+from xwheel.plugin import PluginPartitions
+from xwheel.scheduler.upkeep.sweep import Sweeps
+from xwheel.storage.database.engine import LONG_MS, Connection, Database
+from xwheel.storage.reports import DAY_MS
 
 from xwheel_alarms.storage import attempts, rules
 
-DAY_MS: Final = 86_400_000
+logger = logging.getLogger(__name__)
+
 LEAST_DAYS: Final = 3
 """No alarm is deleted younger than this: its notice may still be under way."""
-
-NAP_MS: Final = 5000
-"""How often it is asked whether it is time."""
-
-PAUSE_MS: Final = 200
-"""Between two batches, so that others can write."""
 
 
 class AlarmSweep:
@@ -27,34 +27,27 @@ class AlarmSweep:
     Args:
         db: The database.
         partitions: Those that this process holds.
+        clock: Measures the work.
         settings: How long alarms are kept, and how much is deleted at once.
     """
 
-    def __init__(self, db: PluginDatabase, partitions: PluginPartitions, settings: UpkeepSection) -> None:
+    def __init__(
+        self, db: Database, partitions: PluginPartitions, clock: Clock, settings: UpkeepSection
+    ) -> None:
         self._db = db
-        self._partitions = partitions
         self._days = settings.run_retention_days
         self._batch = settings.sweep_batch
-        self._interval_ms = settings.sweep_interval_s * 1000
-        self._sweep: Iterator[None] | None = None
-        self._sweep_at_ms = 0
+        self._sweeps = Sweeps(
+            lambda: 0 in partitions.held(),
+            clock,
+            self._sweep_all,
+            interval_ms=settings.sweep_interval_s * 1000,
+        )
 
     def step(self, now_ms: int) -> int:
         """Do one piece of work if it is time; return how long to wait in milliseconds."""
-        if 0 not in self._partitions.held():
-            self._sweep = None
-            return NAP_MS
-        if self._sweep is None and now_ms >= self._sweep_at_ms:
-            self._sweep = self._sweep_all(now_ms)
-        if self._sweep is None:
-            return NAP_MS
-        # one that fails is over; the next one begins where it is found to be needed
-        sweep, self._sweep = self._sweep, None
-        self._sweep_at_ms = now_ms + self._interval_ms
-        for _ in sweep:
-            self._sweep = sweep
-            return PAUSE_MS
-        return NAP_MS
+        with self._db.limited(statement_ms=LONG_MS):
+            return self._sweeps.step(now_ms)
 
     def _sweep_all(self, now_ms: int) -> Iterator[None]:
         if self._days:
@@ -62,9 +55,11 @@ class AlarmSweep:
             for delete in (attempts.delete_alarms, attempts.delete_episodes):
                 yield from self._delete(delete, before_ms)
         self._db.transaction(rules.delete_orphans)
-        yield
 
-    def _delete(self, delete: Callable[[Any, int, int], int], before_ms: int) -> Iterator[None]:
+    def _delete(self, delete: Callable[[Connection, int, int], int], before_ms: int) -> Iterator[None]:
         """Delete until fewer than a batch were there."""
-        while self._db.transaction(lambda conn: delete(conn, before_ms, self._batch)) >= self._batch:
+        while (count := self._db.transaction(lambda conn: delete(conn, before_ms, self._batch))) > 0:
+            logger.info("deleted %d old rows of alarms", count)
+            if count < self._batch:
+                return
             yield

@@ -102,7 +102,9 @@ class LogReader:
             if row is None or store is None:
                 raise
             return self._last_stored(run, store, row, lines)._replace(note=_note(run))
-        if row is not None and store is not None and not text.content:  # it has nothing any more, or not yet
+        if (
+            row is not None and store is not None and not text.content
+        ):  # deleted there, or no line written so far
             return self._last_stored(run, store, row, lines)
         return text
 

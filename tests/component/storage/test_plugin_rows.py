@@ -98,6 +98,10 @@ REFUSED = {
     "a null among many": {"things": [{"name": "a"}, {"name": None}]},
     "no such column": {"things": [{"name": "a", "colour": "red"}]},
     "no such table": {"things_old": [{"name": "a"}]},
+    "half of a pair": {"things": [{"name": "a\ud800"}]},
+    "half of a pair among many": {"things": [{"name": "a"}, {"name": "a\ud800"}]},
+    "a number of 80 bits": {"things": [{"name": "a", "size": 2**80}]},
+    "a number of 80 bits among many": {"things": [{"name": "a", "size": 1}, {"name": "b", "size": 2**80}]},
 }
 
 
@@ -143,6 +147,10 @@ class Word(str):
         ({"others": [{"name": "a"}]}, "'others' is none of its own tables"),
         ({"things": [{"name": "a"}] * 10_001}, "more than 10000 rows"),
         ([{"name": "a"}], "rows must be a mapping of table to rows, not list"),
+        ({"things": 5}, "rows of things must be a sequence of mappings"),
+        ({"things": "ab"}, "rows of things must be a sequence of mappings"),
+        ({"things": {"name": "a"}}, "rows of things must be a sequence of mappings"),
+        ({"things": [{"name": "a"}, None]}, "rows of things must be a sequence of mappings"),
     ],
 )
 def test_what_are_no_rows_is_refused_before(rows: Any, words: str) -> None:

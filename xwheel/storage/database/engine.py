@@ -270,6 +270,8 @@ class Database:
             if isinstance(cause, DBAPIError | PoolTimeout):
                 told = outage.translate(cause, phase, self.engine.url)
             if told is None:
+                if cause is not error and isinstance(cause, DBAPIError) and is_retryable(cause):
+                    raise cause from cause.orig
                 raise
             self.broken += isinstance(told, ConnectionLostError | CommitUnknownError)
             if isinstance(told, OutageError):

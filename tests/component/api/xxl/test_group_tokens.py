@@ -26,7 +26,7 @@ WRONG: dict[str, dict[str, str]] = {
     "no app name": {TOKEN_HEADER: "token-of-orders"},
     "empty app name": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: " "},
     "other group's name": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: "billing"},
-    "no one's name": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: "nobody"},
+    "no one's name": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: "missing"},
     "other case": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: "Orders"},
     "token of the other group": {TOKEN_HEADER: "token-of-billing", APP_NAME_HEADER: "orders"},
     "longer": {TOKEN_HEADER: "token-of-orders!", APP_NAME_HEADER: "orders"},
@@ -75,8 +75,8 @@ def test_a_registration_in_another_group_is_refused(
     assert orders.call("registry", registration) == SUCCESS
     before = api.rows()
     foreign = billing.refused(call, registration)
-    none = billing.refused(call, registration | {"registryKey": "nobody"})
-    assert foreign == none.replace("nobody", "orders")
+    none = billing.refused(call, registration | {"registryKey": "missing"})
+    assert foreign == none.replace("missing", "orders")
     assert api.rows() == before
 
 

@@ -260,3 +260,10 @@ def test_owners_of_tokens_are_not_unknown_while_the_database_fails(
     rights = Rights({"own": mock.Mock(spec_set=["owners"], owners=mock.Mock(side_effect=full_disk))})
     with pytest.raises(DatabaseRefusedError), db.read() as conn:
         rights.owners(conn, [1])
+
+
+def test_a_race_that_is_lost_under_a_plugin_is_run_again(db: Database) -> None:
+    lost = OperationalError("UPDATE", {}, sqlite3.OperationalError("database is locked"))
+    answers = mock.Mock(side_effect=[lost, "done"])
+    assert db.transaction(lambda _: guarded("gate own", answers)) == "done"
+    assert db.deadlocks == 1
