@@ -483,7 +483,9 @@ def test_what_is_installed_is_a_package_of_ours() -> None:
     for listing in all_listings():
         if listing.language == "sh" and listing not in taken:
             for words in re.findall(r"^pip install (.*)", listing.text, re.MULTILINE):
-                for name, given in (word.rstrip("]").partition("[")[::2] for word in shlex.split(words)):
+                for name, given in (
+                    word.rstrip("]").partition("[")[::2] for word in shlex.split(words, comments=True)
+                ):
                     assert name in extras, listing
                     assert set(given.split(",")) - {""} <= extras[name].keys(), listing
 
