@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -20,6 +22,7 @@ from tests.support.paths import ROOT
 BROUGHT = {
     "xwheel-accounts",
     "xwheel-alarms",
+    "xwheel-commands",
     "xwheel-console",
     "xwheel-devtools",
     "xwheel-jobs-as-code",
@@ -124,22 +127,39 @@ def test_a_node_fires_a_job_to_an_executor_there(python: Path, tmp_path: Path) -
         find = stack.enter_context(
             running(python, tmp_path, "-m", "xwheel", "server", "--executor-port", "0", "--port", "0")
         )
-        settings = {
-            "XWHEEL_URL": f"http://{find('management API on (.*)')}",
-            "XWHEEL_TOKEN": find("management token .*: (.*)"),
-        }
-        scheduler = f"http://{find('executor API on (.*)')}"
-        token = find("executor token .*: (.*)")
+        url, token = find("management API on (.*)"), find("management token .*: (.*)")
+        scheduler, executor_token = find("executor API on (.*)"), find("executor token .*: (.*)")
+        assert "xwheel login" not in (tmp_path / "output-0").read_text(), "there is no such command"
 
-        def xwheel(*words: str) -> str:
-            return run(python, "-m", "xwheel", *words, **settings)
+        def call(method: str, path: str, body: object = None) -> Any:
+            request = Request(
+                f"http://{url}/api/v1{path}",
+                None if body is None else json.dumps(body).encode(),
+                {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+                method=method,
+            )
+            with urlopen(request, timeout=WAIT_S) as answer:
+                return json.load(answer)
 
-        xwheel("group", "create", "shop")
-        xwheel("job", "create", "greet", "--group", "shop", "--handler", "greet", "--param", "world")
-        stack.enter_context(running(python, tmp_path, "shop.py", scheduler, token))
+        group = call("POST", "/groups", {"app_name": "shop"})["id"]
+        wanted = {"name": "greet", "group_id": group, "handler": "greet", "param": "world"}
+        job = call("POST", "/jobs", wanted)["id"]
+        stack.enter_context(running(python, tmp_path, "shop.py", f"http://{scheduler}", executor_token))
         end = time.monotonic() + WAIT_S
-        while "http" not in xwheel("group", "executors", "shop"):
+        while not call("GET", f"/executors?group_id={group}")["items"]:
             assert time.monotonic() < end
-        followed = json.loads(xwheel("job", "run", "greet", "--wait", "--json"))
-        assert followed["succeeded"]
-        assert "hello world" in xwheel("run", "show", str(followed["id"]))
+        fired = call("POST", f"/jobs/{job}/run", {})["id"]
+        while (found := call("GET", f"/runs/{fired}"))["state"] != "succeeded":
+            assert time.monotonic() < end, found
+        assert found["message"] == "hello world"
+        listed = run(python, "-m", "xwheel", "plugins", XWHEEL_URL=f"http://{url}", XWHEEL_TOKEN=token)
+        assert listed.startswith("KIND")
+
+
+def test_what_is_missing_there_is_said(python: Path) -> None:
+    done = subprocess.run(
+        [python, "-m", "xwheel", "job", "list"], capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert done.returncode == 2
+    assert "'pip install xwheel[cli]' brings those that talk to a node" in done.stderr
+    assert "No such command 'job'" in done.stderr

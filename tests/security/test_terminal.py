@@ -14,9 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from xwheel_commands.output import Colours
 
 from xwheel.cli.log_lines import PlainFormatter
-from xwheel.cli.output import Colours, plain, print_json, visible
+from xwheel.cli.output import plain, print_json, visible
 
 OSC_52 = "\x1b]52;c;cm0gLXJmIH4K\x07"
 CLEAR = "\x1b[2J\x1b[H"

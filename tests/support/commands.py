@@ -8,6 +8,7 @@ from typing import Any
 import typer.main
 import xwheel_accounts.hooks
 import xwheel_alarms.hooks
+import xwheel_commands.hooks
 import xwheel_devtools.hooks
 import xwheel_jobs_as_code.hooks
 
@@ -21,6 +22,7 @@ def every_command() -> Any:
     """Return ``xwheel`` with all commands in its groups."""
     root = typer.main.get_command(main.app)
     for item in (
+        *xwheel_commands.hooks.COMMANDS,
         *xwheel_accounts.hooks.COMMANDS,
         xwheel_alarms.hooks.AlarmCommands(),
         *xwheel_devtools.hooks.COMMANDS,

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from xwheel.cli import main
-from xwheel.cli.connection import SHOWN_WARNING
+from xwheel.cli.options import SHOWN_WARNING
 
 LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO .*\n", re.MULTILINE)
 COMMANDS = [

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from xwheel.cli.connection import PlainJsonOption
 from xwheel.cli.lazy import command_group
+from xwheel.cli.options import PlainJsonOption
 from xwheel.cli.output import print_json
 from xwheel.clock import wall_ms
 from xwheel.errors import FieldError

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import typer
 from typer import Typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from xwheel.cli.plugin_commands import CommandParts, CommandPlace, place_in_index, places_of_plugins, words_of
+from xwheel.cli.plugin_commands import (
+    CommandParts,
+    CommandPlace,
+    indexed_names,
+    place_in_index,
+    places_of_plugins,
+    words_of,
+)
 from xwheel.errors import PluginError
 
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter
 
 
+NO_OTHERS: Final = (
+    "xwheel: no distribution with further commands is installed: 'pip install xwheel[cli]' brings those that talk to a "
+    "node, and those of logins, tokens and secrets"
+)
 SENTENCE: Final = 500
 """Where the first sentence of a command's help is cut, in characters."""
 
@@ -50,6 +61,8 @@ class PlainGroup(TyperGroup):
             words, self.commands, quiet=quiet, wanted=cmd_name
         ).get(cmd_name)
         if place is None:
+            if not words and not quiet and not indexed_names():
+                typer.echo(NO_OTHERS, err=True)
             return None
         ctx.obj = CommandParts()
         return LazyCommands(cmd_name, place)
@@ -116,26 +129,10 @@ def _app_of(place: CommandPlace) -> Typer:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        from xwheel.plugin.validation import (
-            error_words,
-        )  # not for commands that are well: they must begin quickly
+        from xwheel.plugin.validation import error_words  # no command that is well waits for it
 
         words = " ".join(error_words(error).split())
         raise PluginError(f"{place.owner}: commands of {place.module} cannot be loaded: {words}") from error
     if not isinstance(app, Typer):
         raise PluginError(f"{place.owner}: {place.module}.app must be a typer.Typer")
     return app
-
-
-class LazyGroup(PlainGroup):
-    """A group that has commands of its own, and those of modules."""
-
-    places: ClassVar[Mapping[str, CommandPlace]]
-    """By name, for subclasses to say."""
-
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        self.commands = {
-            **self.commands,
-            **{name: LazyCommands(name, place) for name, place in self.places.items()},
-        }

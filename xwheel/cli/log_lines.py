@@ -16,6 +16,7 @@ import typer
 
 from xwheel import __version__
 from xwheel.cli.output import plain
+from xwheel.cli.plugin_commands import indexed_names
 
 if TYPE_CHECKING:
     from xwheel.config import Config
@@ -108,7 +109,9 @@ class ShownSecrets:
 
 
 def tell_login(path: Path | None) -> None:
-    """Print how commands on this machine do without the token that was just shown."""
+    """Print how commands on this machine do without the token that was just shown, if ``xwheel login`` is installed."""
+    if "login" not in indexed_names():
+        return
     settings = "" if path is None else f" --config {shlex.quote(str(path))}"
     typer.echo(f"on this machine, 'xwheel login{settings}' gives commands a token of their own")
 

@@ -9,12 +9,14 @@ import gc
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from xwheel import __version__
-from xwheel.cli.connection import (
+from xwheel.cli.lazy import LazyCommands, PlainGroup, command_group
+from xwheel.cli.log_lines import ShownSecrets, log_from, tell_login, tell_node, tell_start
+from xwheel.cli.options import (
     ConfigOption,
     DatabaseOption,
     PlainJsonOption,
@@ -23,11 +25,8 @@ from xwheel.cli.connection import (
     given,
     given_reason,
 )
-from xwheel.cli.lazy import LazyGroup, command_group
-from xwheel.cli.log_lines import ShownSecrets, log_from, tell_login, tell_node, tell_start
-from xwheel.cli.output import visible
+from xwheel.cli.output import print_done, visible
 from xwheel.cli.plugin_commands import CommandPlace
-from xwheel.cli.printer import Printer
 from xwheel.errors import (
     ConfigError,
     DatabaseRefusedError,
@@ -61,64 +60,23 @@ STATUSES = (
     (DatabaseUnreachableError, EXIT_UNREACHABLE),
 )
 
+PLACES = {
+    "cron": CommandPlace("xwheel.cli.cron", "Cron expressions: when they fire, and what they say."),
+    "plugins": CommandPlace("xwheel.cli.plugins", "What plugins are installed, and what is wrong with them."),
+}
 GC_ALLOCATIONS = 50_000
 TIDY_S = 60
 
 
-class RootGroup(LazyGroup):
-    """All commands."""
+class RootGroup(PlainGroup):
+    """All commands: those of this module, of others here, and of plugins."""
 
-    places: ClassVar = {
-        "login": CommandPlace(
-            "xwheel.cli.access.login",
-            "Let this user's commands talk to a node: by default to that of the settings, with a new token from its "
-            "database.",
-            is_one=True,
-        ),
-        "logout": CommandPlace(
-            "xwheel.cli.access.login",
-            "Forget a login; its token goes on working until 'xwheel token delete' ends it.",
-            is_one=True,
-        ),
-        "cron": CommandPlace("xwheel.cli.cron", "Cron expressions: when they fire, and what they say."),
-        "token": CommandPlace(
-            "xwheel.cli.access.token",
-            "Tokens of programs for the management API, and for the jobs of one executor group.",
-        ),
-        "secret": CommandPlace(
-            "xwheel.cli.access.secret",
-            "Secrets of executors: what those of a group show, and are called with.",
-        ),
-        "group": CommandPlace("xwheel.cli.node.group", "Groups of executors, on a running node."),
-        "job": CommandPlace("xwheel.cli.node.job", "Jobs, on a running node."),
-        "run": CommandPlace("xwheel.cli.node.run", "Runs of jobs, on a running node."),
-        "glue": CommandPlace(
-            "xwheel.cli.node.glue", "Versions of the sources of script jobs, on a running node."
-        ),
-        "calendar": CommandPlace("xwheel.cli.node.calendar", "Calendars, on a running node."),
-        "overview": CommandPlace(
-            "xwheel.cli.node.overview",
-            "Count groups, executors, jobs and open runs, and what became of the runs of the last 24 hours.",
-            is_one=True,
-        ),
-        "report": CommandPlace(
-            "xwheel.cli.node.overview",
-            "Count runs by what became of them, for each hour or day (of UTC) in which they were due.",
-            is_one=True,
-        ),
-        "health": CommandPlace(
-            "xwheel.cli.node.overview", "Say how the node fares; exit with 1 if anything fails.", is_one=True
-        ),
-        "pause": CommandPlace(
-            "xwheel.cli.node.overview",
-            "Pause all schedules: nothing fires by itself any more, runs by hand do; 'xwheel resume' ends it.",
-            is_one=True,
-        ),
-        "resume": CommandPlace("xwheel.cli.node.overview", "Let schedules fire again.", is_one=True),
-        "plugins": CommandPlace(
-            "xwheel.cli.plugins", "What plugins are installed, and what is wrong with them."
-        ),
-    }
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {
+            **self.commands,
+            **{name: LazyCommands(name, place) for name, place in PLACES.items()},
+        }
 
 
 app = typer.Typer(
@@ -263,7 +221,7 @@ def database_upgrade(
     before, after, applied = startup.upgrade(with_password(config.database), survey.plugins.tables)
     lines = [f"schema: {before or 'empty'} -> {after}"]
     lines += [f"tables of plugin {name}: {', '.join(done)}" for name, done in applied.items()]
-    Printer(as_json).print_done({"before": before, "after": after, "plugins": applied}, "\n".join(lines))
+    print_done(as_json, {"before": before, "after": after, "plugins": applied}, "\n".join(lines))
     for error in survey.errors:
         typer.echo(f"xwheel: warning: {visible(str(error))}", err=True)
 
@@ -284,7 +242,7 @@ def database_check(
     text = "\n".join(
         [f"schema: {schema}, as needed", *(f"tables of plugin {name}: as needed" for name in names)]
     )
-    Printer(as_json).print_done({"schema": schema, "plugins": names, "ok": True}, text)
+    print_done(as_json, {"schema": schema, "plugins": names, "ok": True}, text)
 
 
 def main() -> None:

@@ -1,25 +1,21 @@
-"""How commands spell values: texts that move no terminal, times, fields of an object, one JSON document."""
+"""How commands print: texts that move no terminal, tables, one JSON document."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 import unicodedata
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import typer
 
-from xwheel.clock import wall_ms
-from xwheel.errors import FieldError
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-SPAN: Final = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
-MAX_MS: Final = 253_402_300_799_999
 NOTHING: Final = "-"
-SGR: Final = re.compile(r"\x1b\[([0-9;:]{0,64})m")
+GAP: Final = "  "
+RESET: Final = "\x1b[0m"
+BOLD: Final = "\x1b[1m"
 UNUSUAL: Final = re.compile(r"[^\n\t\x20-\x7e]")
 # controls, what turns the direction of text or cannot be seen, halves of letters, line ends that are none in a file
 OBEYED: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -32,12 +28,54 @@ def print_json(value: object) -> None:
     typer.echo(UNUSUAL.sub(lambda found: _json_letter(found[0]), text))
 
 
-def print_fields(values: Iterable[tuple[str, object]]) -> None:
-    """Print one object, a field a line."""
-    pairs = [(name, visible(value)) for name, value in values]
-    width = max((len(name) for name, _ in pairs), default=0)
-    for name, value in pairs:
-        typer.echo(f"{name:<{width}}  {value}".rstrip())
+def print_done(as_json: bool, answer: object, sentence: str) -> None:
+    """Print an answer as JSON, or a sentence in its place."""
+    if as_json:
+        print_json(answer)
+    else:
+        typer.echo(sentence)
+
+
+def print_rows(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    paint: Callable[[int, str], str] = lambda _, text: text,
+) -> None:
+    """Print rows whole, in aligned columns with two blanks between; on a terminal with a line below the titles.
+
+    Args:
+        titles: Of the columns.
+        rows: A value for each column.
+        paint: Returns the text of a column in its colour, for a terminal that has colours.
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    lines = [titles, *([visible(value) for value in row] for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    coloured = has_colours()
+    for number, line in enumerate(lines):
+        cells = list(map(set_cell_size, line, widths))
+        if coloured and number:
+            cells = list(map(paint, range(len(cells)), cells))
+        text = GAP.join(cells).rstrip()
+        typer.echo(f"{BOLD}{text}{RESET}" if coloured and not number else text, color=coloured)
+        if is_terminal() and not number:
+            typer.echo(GAP.join(("─" if has_signs() else "-") * width for width in widths))
+
+
+def is_terminal() -> bool:
+    """Return whether somebody reads along."""
+    return sys.stdout.isatty()
+
+
+def has_signs() -> bool:
+    """Return whether standard output is a terminal that can show more than ASCII."""
+    return is_terminal() and (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def has_colours() -> bool:
+    """Return whether standard output may be coloured: a terminal, and neither NO_COLOR nor a dumb one."""
+    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def visible(value: object) -> str:
@@ -58,115 +96,6 @@ def plain(text: str) -> str:
     A carriage return ends the line, so that nothing is written over.
     """
     return UNUSUAL.sub(lambda found: _shown_letter(found[0]), text.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-class Colours:
-    """Lets the colours of a log through and nothing else that a terminal obeys; remembers whether they are on.
-
-    Args:
-        keep: Whether there is a terminal; elsewhere colours are dropped.
-    """
-
-    def __init__(self, keep: bool) -> None:
-        self._keep = keep
-        self._is_on = False
-
-    def only(self, text: str) -> str:
-        """Return a piece of a log for a terminal."""
-        pieces = []
-        start = 0
-        for found in SGR.finditer(text):
-            pieces += [plain(text[start : found.start()]), found[0] if self._keep else ""]
-            start = found.end()
-            self._is_on = self._keep and bool(found[1].strip("0;:"))
-        return "".join([*pieces, plain(text[start:])])
-
-    def end(self) -> str:
-        """Return what belongs behind the last piece, so that what comes next has the terminal's own colours."""
-        return "\x1b[0m" if self._is_on else ""
-
-
-def local_time(moment_ms: int | None) -> str:
-    """Return an instant as ISO 8601 in the zone of this machine, or a dash."""
-    if moment_ms is None:
-        return NOTHING
-    moment = (EPOCH + timedelta(milliseconds=moment_ms)).astimezone()
-    return moment.isoformat(timespec="milliseconds" if moment_ms % 1000 else "seconds")
-
-
-def local_clock(moment_ms: int) -> str:
-    """Return the time of day of an instant in the zone of this machine, and the day unless it is today's."""
-    moment = (EPOCH + timedelta(milliseconds=moment_ms)).astimezone()
-    today = (EPOCH + timedelta(milliseconds=wall_ms())).astimezone().date()
-    return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
-
-
-def utc_time(moment_ms: int) -> str:
-    """Return an instant of UTC, to the second."""
-    return datetime.fromtimestamp(moment_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def shown(values: dict[str, Any]) -> list[tuple[str, object]]:
-    """Return the fields of an object with its times spelled for people."""
-    return [
-        (name, local_time(value) if is_instant(name) and value is not None else value)
-        for name, value in values.items()
-    ]
-
-
-def is_instant(field: str) -> bool:
-    """Return whether a field holds an instant rather than a duration."""
-    return field in {
-        "anchor_ms", "start_ms", "end_ms", "next_fire_ms", "last_fire_ms", "created_ms", "updated_ms", "due_ms",
-        "planned_ms", "dispatched_ms", "accepted_ms", "finished_ms", "skip_last_ms", "seen_ms",
-    }  # fmt: skip
-
-
-def span_ms(text: str, option: str) -> int:
-    """Return the milliseconds of a span such as ``90s`` or ``1h``.
-
-    Raises:
-        FieldError: It is none.
-    """
-    found = SPAN.fullmatch(text)
-    if found is None:
-        raise FieldError(option, f"takes a span such as 90s, 10m, 1h or 2d, not {text[:40]!r}")
-    return int(found[1]) * UNITS_MS[found[2]]
-
-
-def utc_instant(text: str, option: str) -> str:
-    """Return an instant of ISO 8601 or epoch ms as ISO 8601 in UTC; without an offset it is in this machine's zone.
-
-    Raises:
-        FieldError: It is none.
-    """
-    if SPAN.fullmatch(text):
-        raise FieldError(option, "takes an instant; a span from now goes with --in")
-    moment = EPOCH + timedelta(milliseconds=instant_ms(text, option))
-    return moment.isoformat(timespec="milliseconds")
-
-
-def instant_ms(text: str, option: str) -> int:
-    """Return the instant that an option names: a span before now such as ``1h``, epoch ms, or ISO 8601.
-
-    Raises:
-        FieldError: It names none.
-    """
-    found = SPAN.fullmatch(text)
-    try:
-        if found:
-            moment_ms = wall_ms() - int(found[1]) * UNITS_MS[found[2]]
-        elif text.isascii() and text.isdecimal() and len(text) < len(str(MAX_MS)) + 1:
-            moment_ms = int(text)
-        else:
-            moment_ms = (datetime.fromisoformat(text).astimezone() - EPOCH) // timedelta(milliseconds=1)
-    except (ValueError, OverflowError, OSError):
-        moment_ms = -1
-    if not 1 <= moment_ms <= MAX_MS:
-        raise FieldError(
-            option, f"takes a span such as 90s, 1h or 2d, ISO 8601, or epoch milliseconds, not {text[:40]!r}"
-        )
-    return moment_ms
 
 
 def _escaped(letter: str) -> str:

@@ -90,17 +90,28 @@ def place_in_index(group: Sequence[str], ours: Collection[str], wanted: str) -> 
     )
 
 
+def indexed_names() -> set[str]:
+    """Return the names of all commands that distributions say they have."""
+    from importlib.metadata import entry_points
+
+    return set(entry_points(group=INDEX).names)
+
+
 def _may_disable_plugins() -> bool:
     """Return whether the settings may disable plugins; to read them all would take as long as the command itself."""
     import tomllib
 
-    if any(name.upper().startswith("XWHEEL_PLUGINS") for name in os.environ):
+    if {"XWHEEL_PLUGINS", "XWHEEL_PLUGINS__DISABLED"} & {name.upper() for name in os.environ}:
         return True
     try:
         path = os.environ.get("XWHEEL_CONFIG")
         return bool(path and tomllib.loads(Path(path).read_text("utf-8")).get("plugins", {}).get("disabled"))
-    except (OSError, ValueError, AttributeError):  # what is wrong with them is said where they are read
-        return True
+    except (
+        OSError,
+        ValueError,
+        AttributeError,
+    ):  # commands that read them say what is wrong, others need none
+        return False
 
 
 def places_of_plugins(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xwheel.cli.connection import ConfigOption, JsonOption, NodeApi, PluginsDirOption, TokenOption, given
+from xwheel.cli.connection import node_client
 from xwheel.cli.lazy import command_group
-from xwheel.cli.output import print_json, visible
-from xwheel.cli.table import print_table
+from xwheel.cli.options import ConfigOption, JsonOption, PluginsDirOption, TokenOption, given
+from xwheel.cli.output import print_json, print_rows, visible
 
 if TYPE_CHECKING:
     from xwheel.plugin.discovery import PluginInfo, PluginSurvey
@@ -45,7 +45,7 @@ def show(
         survey = survey_plugins(load_config(config_path, {"plugins": given(folder=folder)}))
         items = [_item(info) for info in survey.plugins.installed]
     else:
-        items = NodeApi(url, token_file).call("GET", "/plugins")["items"]
+        items = node_client(url, token_file).call("GET", "/api/v1/plugins")["items"]
     if as_json:
         print_json(items)
     else:
@@ -56,7 +56,7 @@ def show(
 
 def _print(items: Sequence[dict[str, Any]]) -> None:
     with_health = any(one["health"] for item in items for one in item["registers"])
-    print_table(
+    print_rows(
         ("KIND", "NAME", "FROM", *(["HEALTH"] if with_health else [])),
         (
             (

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from xwheel.cli.connection import LimitOption, NodeApi, SetOption, connected, given, set_values
 from xwheel.cli.lazy import command_group
+from xwheel.cli.options import given
 from xwheel.cli.output import print_json
-from xwheel.cli.table import ALWAYS, Column, moment, print_table
 from xwheel.errors import FieldError
+from xwheel_commands.connection import LimitOption, NodeApi, SetOption, connected, set_values
+from xwheel_commands.table import ALWAYS, Column, moment, print_table
 
 app = command_group()
 

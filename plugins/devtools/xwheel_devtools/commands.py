@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from xwheel.cli.connection import DatabaseOption, PlainJsonOption, TokenOption, node_client, warn_of_password
+from xwheel.cli.connection import node_client
 from xwheel.cli.lazy import command_group
 from xwheel.cli.log_lines import log_from
-from xwheel.cli.printer import Printer
+from xwheel.cli.options import DatabaseOption, PlainJsonOption, TokenOption, warn_of_password
+from xwheel.cli.output import print_done
 
 app = command_group()
 
@@ -28,7 +29,7 @@ def new(
 
     files, steps = [str(made) for made in write_application(path)], next_steps(path)
     text = "\n".join([*files, "next:", *(f"  {step}" for step in steps)])
-    Printer(as_json).print_done({"files": files, "next": list(steps)}, text)
+    print_done(as_json, {"files": files, "next": list(steps)}, text)
 
 
 @app.command()

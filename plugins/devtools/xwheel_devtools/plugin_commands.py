@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from xwheel.cli.connection import ConfigOption, JsonOption
 from xwheel.cli.lazy import command_group
+from xwheel.cli.options import ConfigOption, JsonOption
 from xwheel.cli.output import print_json, visible
 
 from xwheel_devtools.scaffold.project import Kind

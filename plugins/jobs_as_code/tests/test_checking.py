@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from xwheel.cli.yaml_files import YamlFileError, read_documents
+from xwheel_commands.yaml_files import YamlFileError, read_documents
 
 from xwheel_jobs_as_code.checking import build_state
 from xwheel_jobs_as_code.state import Ref, State

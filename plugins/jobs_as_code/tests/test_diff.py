@@ -6,7 +6,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from xwheel.cli.yaml_files import YamlFileError, read_documents
+from xwheel_commands.yaml_files import YamlFileError, read_documents
 
 from xwheel_jobs_as_code.checking import build_state
 from xwheel_jobs_as_code.diff import Action, Change, Step, make_plan

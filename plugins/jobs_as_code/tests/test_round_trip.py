@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xwheel.api.schema.fields import VISIBLE
 from xwheel.api.schema.messages import JobCreate
-from xwheel.cli.yaml_files import read_documents
 from xwheel.model import BlockScope, BlockStrategy, DeliveryPolicy, JoinMode, MisfirePolicy, RetryBackoff
+from xwheel_commands.yaml_files import read_documents
 
 from xwheel_jobs_as_code import writing
 from xwheel_jobs_as_code.checking import build_state

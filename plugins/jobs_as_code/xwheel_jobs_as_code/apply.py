@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from xwheel.cli.connection import NodeApi, TokenOption, UrlOption, connected
 from xwheel.cli.lazy import command_group
+from xwheel.cli.options import TokenOption
 from xwheel.cli.output import print_json, visible
 from xwheel.errors import ConfigError, ConflictError, FieldError, XwheelError
+from xwheel_commands.connection import NodeApi, UrlOption, connected
 
 if TYPE_CHECKING:
     from xwheel_jobs_as_code.diff import Step
@@ -81,7 +82,7 @@ def export(
 
 
 def _read(files: Sequence[str]) -> State:
-    from xwheel.cli.yaml_files import read_documents
+    from xwheel_commands.yaml_files import read_documents
 
     from xwheel_jobs_as_code.checking import build_state
 

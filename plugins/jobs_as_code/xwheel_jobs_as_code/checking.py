@@ -10,9 +10,9 @@ import msgspec
 from xwheel.api.http.body import fields_in, read_fields
 from xwheel.api.schema.fields import MAX_CHILDREN
 from xwheel.api.schema.messages import ChildInput, GroupCreate, JobCreate, NamePath
-from xwheel.cli.yaml_files import YamlFileError, YamlNode
 from xwheel.errors import FieldError
 from xwheel.model.jobs import check_fields, draft_job
+from xwheel_commands.yaml_files import YamlFileError, YamlNode
 
 from xwheel_jobs_as_code.state import JOB_FIELDS, LATENESS_FIELDS, GroupState, JobState, Ref, State, values_of
 from xwheel_jobs_as_code.templates import refuse_ids

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from xwheel.cli.connection import ChangeApi, LimitOption, NodeApi, WideOption, connected
 from xwheel.cli.lazy import command_group
-from xwheel.cli.node.job import JobArgument
 from xwheel.cli.output import print_json
-from xwheel.cli.table import ALWAYS, Column, print_table
+from xwheel_commands.connection import ChangeApi, LimitOption, NodeApi, WideOption, connected
+from xwheel_commands.job import JobArgument
+from xwheel_commands.table import ALWAYS, Column, print_table
 
 app = command_group()
 

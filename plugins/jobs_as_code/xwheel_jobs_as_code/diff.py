@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from xwheel.cli.yaml_files import YamlFileError
+from xwheel_commands.yaml_files import YamlFileError
 
 from xwheel_jobs_as_code.state import JOB_DEFAULTS, JOB_FIELDS, GroupState, JobState, Ref, State
 from xwheel_jobs_as_code.templates import named_in

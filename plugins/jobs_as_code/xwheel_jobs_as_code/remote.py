@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from xwheel.cli.connection import NodeApi, segment
-from xwheel.cli.node.preview import SCHEDULE_FIELDS, preview_params
-from xwheel.cli.yaml_files import YamlFileError
 from xwheel.errors import FieldError, NotFoundError
+from xwheel_commands.connection import NodeApi, segment
+from xwheel_commands.preview import SCHEDULE_FIELDS, preview_params
+from xwheel_commands.yaml_files import YamlFileError
 
 from xwheel_jobs_as_code.diff import Action, Step
 from xwheel_jobs_as_code.state import JOB_FIELDS, GroupState, JobState, Ref, State

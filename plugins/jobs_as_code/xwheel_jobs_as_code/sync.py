@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from xwheel.cli.connection import ConfigOption, NodeApi, connected
 from xwheel.cli.lazy import command_group
-from xwheel.cli.output import local_time, print_json, visible
+from xwheel.cli.options import ConfigOption
+from xwheel.cli.output import print_json, visible
 from xwheel.errors import ConfigError, ConflictError
+from xwheel_commands.connection import NodeApi, connected
+from xwheel_commands.output import local_time
 
 from xwheel_jobs_as_code.apply import EXIT_DRIFT, shown_value
 

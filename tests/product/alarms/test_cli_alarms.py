@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.test_cli_apply import Shell, xwheel
-from tests.integration.test_cli_commands import parsed
+from tests.product.commands.test_commands import parsed
 from tests.support.executors import wait_until
 from tests.support.paths import DOCS
 from tests.support.plugin_homes import lay_plugin

@@ -65,7 +65,7 @@ def test_u6_the_short_help_and_the_version() -> None:
     runner = CliRunner()
     assert runner.invoke(main.app, ["--version"]).output == f"{__version__}\n"
     assert runner.invoke(main.app, ["-h"]).output == runner.invoke(main.app, ["--help"]).output
-    for words in (["job"], ["job", "list"], ["glue"], ["pause"], ["plugins"]):
+    for words in (["cron"], ["cron", "next"], ["db"], ["plugins"]):
         done = runner.invoke(main.app, [*words, "-h"])
         assert done.exit_code == 0
         assert "Usage: " in done.output
@@ -75,10 +75,9 @@ def test_u6_the_short_help_and_the_version() -> None:
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("xwheel ca", {"calendar"}),
-        ("xwheel job st", {"start", "stop"}),
-        ("xwheel run list --sta", {"--state"}),
-        ("xwheel run list --state fa", {"failed"}),
+        ("xwheel serv", {"server"}),
+        ("xwheel cron ex", {"explain"}),
+        ("xwheel cron next --dia", {"--dialect"}),
     ],
 )
 def test_u6_the_shell_completes_commands_options_and_values(line: str, wanted: set[str]) -> None:

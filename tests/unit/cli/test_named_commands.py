@@ -122,6 +122,7 @@ def test_our_distributions_name_each_of_their_commands_in_the_index(monkeypatch:
         "accounts",
         "alarms",
         "cluster_zookeeper",
+        "commands",
         "devtools",
         "job_package",
         "jobs_as_code",

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from xwheel.cli import lazy
 from xwheel.cli.main import app
-from xwheel.errors import PluginError
+from xwheel.errors import ConfigError, PluginError
 from xwheel.plugin import CommandSite
 
 PLUGIN = """
@@ -73,21 +74,21 @@ def test_a_module_that_is_broken_is_one_line(home: Path) -> None:
 
 
 def test_a_name_of_ours_is_refused(home: Path) -> None:
-    (home / "toys.py").write_text(PLUGIN.format(name="job"))
+    (home / "toys.py").write_text(PLUGIN.format(name="db"))
     error = CliRunner().invoke(app, ["toys"]).exception
     assert isinstance(error, PluginError)
-    assert "xwheel itself has 'xwheel job'" in str(error)
+    assert "xwheel itself has 'xwheel db'" in str(error)
 
 
 def test_a_group_of_ours_has_a_command_of_a_plugin(home: Path) -> None:
     (home / "toys.py").write_text(
-        PLUGIN.format(name="calendar/play").replace("    help", "    is_one = True\n    help")
+        PLUGIN.format(name="cron/play").replace("    help", "    is_one = True\n    help")
     )
     run = CliRunner().invoke
-    assert run(app, ["calendar", "play", "red"]).output == "red CommandParts 8\n"
-    assert "Toys of a node." in run(app, ["calendar", "--help"]).output
+    assert run(app, ["cron", "play", "red"]).output == "red CommandParts 8\n"
+    assert "Toys of a node." in run(app, ["cron", "--help"]).output
     assert "Toys of a node." not in run(app, ["--help"]).output
-    assert run(app, ["group", "play", "red"]).exit_code == run(app, ["play", "red"]).exit_code == 2
+    assert run(app, ["db", "play", "red"]).exit_code == run(app, ["play", "red"]).exit_code == 2
 
 
 def test_a_shell_completes_commands_of_plugins(home: Path) -> None:
@@ -95,21 +96,21 @@ def test_a_shell_completes_commands_of_plugins(home: Path) -> None:
         asks = {"_XWHEEL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
         return CliRunner().invoke(app, [], env=asks, prog_name="xwheel").output.split()
 
-    (home / "toys.py").write_text(PLUGIN.format(name="toys"))
-    assert completed("xwheel to") == ["token", "toys"]
-    assert completed("xwheel toys p") == ["play"]
+    (home / "toys.py").write_text(PLUGIN.format(name="crane"))
+    assert completed("xwheel cr") == ["cron", "crane"]
+    assert completed("xwheel crane p") == ["play"]
     (home / "toys.py").write_text("raise SystemExit('no')")
-    assert completed("xwheel to") == ["token"]
+    assert completed("xwheel cr") == ["cron"]
     (home.parent / "xwheel.toml").write_text("[api]\nthreads = 0\n")
-    assert completed("xwheel to") == ["token"]
+    assert completed("xwheel cr") == ["cron"]
 
 
 def test_a_command_of_ours_in_a_group_is_not_replaced(home: Path) -> None:
-    (home / "toys.py").write_text(PLUGIN.format(name="calendar/list"))
-    error = CliRunner().invoke(app, ["calendar", "toys"]).exception
+    (home / "toys.py").write_text(PLUGIN.format(name="cron/next"))
+    error = CliRunner().invoke(app, ["cron", "toys"]).exception
     assert isinstance(error, PluginError)
-    assert "xwheel itself has 'xwheel calendar list'" in str(error)
-    assert "Toys of a node." not in CliRunner().invoke(app, ["calendar", "--help"]).output
+    assert "xwheel itself has 'xwheel cron next'" in str(error)
+    assert "Toys of a node." not in CliRunner().invoke(app, ["cron", "--help"]).output
 
 
 def test_our_own_commands_load_no_plugin(home: Path) -> None:
@@ -137,7 +138,7 @@ def index(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 GROUP = "toys = toys_of_a_test:app"
-ONE = "calendar/play = toys_of_a_test"
+ONE = "cron/play = toys_of_a_test"
 
 
 def said(*words: str) -> tuple[int, str]:
@@ -150,10 +151,10 @@ def test_a_command_in_an_index_loads_no_plugin(home: Path, index: Callable[..., 
     (home / "bad.py").write_text("raise SystemExit('loaded')")
     index(GROUP, ONE)
     assert said("toys", "play", "red") == (0, "red CommandParts 8\n")
-    assert said("calendar", "play", "red") == (0, "red CommandParts 8\n")
+    assert said("cron", "play", "red") == (0, "red CommandParts 8\n")
     assert "Toys." in said("toys", "--help")[1]
     # neither in another group nor as a group
-    for words in (("play",), ("group", "play"), ("calendar", "toys")):
+    for words in (("play",), ("db", "play"), ("cron", "toys")):
         status, text = said(*words, "red")
         assert status == 2
         assert "plugin bad" in text
@@ -171,7 +172,7 @@ def test_a_module_of_an_index_that_is_broken_is_one_line(home: Path, index: Call
     )
 
 
-@pytest.mark.parametrize("way", ["file", "environment", "lower case", "not TOML", "no table"])
+@pytest.mark.parametrize("way", ["file", "environment", "lower case"])
 def test_an_index_counts_only_where_no_plugin_is_disabled(
     home: Path, index: Callable[..., None], monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -179,15 +180,53 @@ def test_an_index_counts_only_where_no_plugin_is_disabled(
     settings = home.parent / "xwheel.toml"
     if way == "file":
         settings.write_text('[plugins]\ndisabled = ["acme"]\n')
-    elif way in {"not TOML", "no table"}:
-        settings.write_text("plugins = [" if way == "not TOML" else "plugins = 1")
     else:
         name = "XWHEEL_PLUGINS__DISABLED"
         monkeypatch.setenv(name if way == "environment" else name.lower(), '["acme"]')
     status, text = said("toys", "play", "red")
     assert status == 2
     assert "No such command" in text
-    assert ("commands of plugins are not there" in text) == (way in {"not TOML", "no table"})
+
+
+@pytest.mark.parametrize("settings", ["plugins = [", "plugins = 1", None])
+def test_an_index_counts_where_settings_cannot_be_read(
+    home: Path, index: Callable[..., None], settings: str | None
+) -> None:
+    """A command that needs them says what is wrong; others, such as those that call a node, need none."""
+    index(GROUP)
+    path = home.parent / "xwheel.toml"
+    path.unlink()
+    if settings is not None:
+        path.write_text(settings)
+    assert "Play with a word." in said("toys", "--help")[1]
+    error = CliRunner().invoke(app, ["toys", "play", "red"]).exception
+    assert isinstance(error, ConfigError)
+    assert str(path) in str(error) or "plugins" in str(error)
+    status, text = said("toyz")
+    assert status == 2
+    assert "commands of plugins are not there" in text
+    assert "No such command" in text
+    assert "xwheel[cli]" not in text
+
+
+def test_other_settings_of_plugins_leave_the_index_alone(
+    home: Path, index: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "bad.py").write_text("raise SystemExit('loaded')")
+    index(GROUP)
+    monkeypatch.setenv("XWHEEL_PLUGINS__TOLERATE", '["bad"]')
+    assert said("toys", "play", "red") == (0, "red CommandParts 8\n")
+
+
+def test_where_no_distribution_has_commands_an_unknown_one_is_told_whose_it_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "xwheel[cli]" not in said("login")[1]
+    monkeypatch.setattr(lazy, "indexed_names", set)
+    status, text = said("no-command")
+    assert status == 2
+    assert "'pip install xwheel[cli]' brings those that talk to a node" in text
+    assert "xwheel[cli]" not in said("cron", "no-command")[1]
 
 
 def test_a_command_in_two_indexes_is_looked_for_in_the_plugins(
@@ -205,9 +244,9 @@ def test_a_command_in_two_indexes_is_looked_for_in_the_plugins(
 def test_an_index_with_a_name_of_ours_is_refused_as_the_plugin_is(
     home: Path, index: Callable[..., None]
 ) -> None:
-    index(GROUP, "job = toys_of_a_test:app")
-    (home / "toys.py").write_text(PLUGIN.format(name="job"))
-    assert "xwheel itself has 'xwheel job'" in said("toys", "play", "red")[1]
+    index(GROUP, "db = toys_of_a_test:app")
+    (home / "toys.py").write_text(PLUGIN.format(name="db"))
+    assert "xwheel itself has 'xwheel db'" in said("toys", "play", "red")[1]
 
 
 def test_what_commands_get_is_what_is_promised() -> None:

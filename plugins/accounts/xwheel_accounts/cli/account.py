@@ -6,8 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from xwheel.cli.access.files import keep_secret, login_link
-from xwheel.cli.access.roles import (
+from xwheel.cli.lazy import command_group
+from xwheel.cli.options import given
+from xwheel.errors import NotFoundError
+from xwheel_commands.connection import DatabaseOrNode, ToFileOption, WideOption, connected
+from xwheel_commands.files import keep_secret, login_link
+from xwheel_commands.roles import (
     GroupRolesOption,
     RoleOption,
     ScriptOption,
@@ -16,10 +20,7 @@ from xwheel.cli.access.roles import (
     rights_in_words,
     roles_given,
 )
-from xwheel.cli.connection import DatabaseOrNode, ToFileOption, WideOption, connected, given
-from xwheel.cli.lazy import command_group
-from xwheel.cli.table import ALWAYS, Column, moment
-from xwheel.errors import NotFoundError
+from xwheel_commands.table import ALWAYS, Column, moment
 
 if TYPE_CHECKING:
     from xwheel_accounts.accounts import AccountManager, Ended

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from xwheel.cli.connection import ConfiguredDatabase, NodeApi, WideOption, connected, given
 from xwheel.cli.lazy import command_group
-from xwheel.cli.output import instant_ms, local_time, print_json, visible
-from xwheel.cli.table import ALWAYS, Column, moment
+from xwheel.cli.options import given
+from xwheel.cli.output import print_json, visible
 from xwheel.errors import ConfigError, FieldError
+from xwheel_commands.connection import ConfiguredDatabase, NodeApi, WideOption, connected
+from xwheel_commands.output import instant_ms, local_time
+from xwheel_commands.table import ALWAYS, Column, moment
 
 if TYPE_CHECKING:
     from xwheel_accounts.audit.verify import Retention, VerifyReport

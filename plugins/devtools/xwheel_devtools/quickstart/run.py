@@ -17,8 +17,6 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from rich.console import Console
 from rich.live import Live
-from xwheel.cli.access.files import login_link
-from xwheel.cli.connection import command_actor
 from xwheel.clock import SystemClock
 from xwheel.config import build_config, load_config
 from xwheel.errors import XwheelError
@@ -35,6 +33,8 @@ from xwheel.storage.database import startup
 from xwheel.storage.database.engine import Database
 from xwheel.storage.database.startup import open_database
 from xwheel.wire.http.rest import RestClient
+from xwheel_commands.connection import command_actor
+from xwheel_commands.files import login_link
 
 from xwheel_devtools.quickstart.handlers import EXECUTIONS_VARIABLE
 from xwheel_devtools.quickstart.jobs import APP_NAME, definition, demo_jobs

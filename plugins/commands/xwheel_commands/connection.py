@@ -1,0 +1,484 @@
+"""What commands talk to: a node over its management API, or the configured database; each with its options.
+
+A command whose first parameter is a :class:`NodeApi` or a :class:`ConfiguredDatabase` is made by :func:`connected`,
+which puts the options of that class behind the command's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import cached_property, wraps
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import quote
+
+import typer
+from xwheel.cli.connection import DEFAULT_URL, node_client
+from xwheel.cli.options import (
+    ConfigOption,
+    DatabaseOption,
+    JsonOption,
+    PlainJsonOption,
+    TokenOption,
+    configure,
+    given,
+    given_reason,
+)
+from xwheel.errors import FieldError, NotFoundError
+
+from xwheel_commands.printer import Printer
+
+if TYPE_CHECKING:
+    from msgspec import Struct
+    from xwheel.access.rights import Rights
+    from xwheel.config import Config
+    from xwheel.model.access import Actor
+    from xwheel.plugin.discovery import Plugins
+    from xwheel.runtime.sealing import KeyRing
+    from xwheel.scheduler.audit_trail import AuditTrail
+    from xwheel.storage.database.engine import Connection, Database
+    from xwheel.wire.http.rest import RestClient
+
+PREFIX: Final = "/api/v1"
+MAX_PAGE: Final = 1000
+MAX_ID_DIGITS: Final = 16
+SHOWN_MATCHES: Final = 5
+NULL: Final = "null"
+
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help=f"Management API of a node; default: $XWHEEL_URL, that of the latest login, or {DEFAULT_URL}.",
+    ),
+]
+ToFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--to-file",
+        metavar="FILE",
+        help="Write the secret to this file, for this user alone, in place of printing it.",
+    ),
+]
+ReasonOption = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", help="Why: kept with the job's version and in the audit."),
+]
+WideOption = Annotated[
+    bool, typer.Option("--wide", help="Show every column whole, ids too, whatever the room.")
+]
+LimitOption = Annotated[int, typer.Option(min=1, max=1_000_000, help="How many at most.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="A field; may be repeated. Lists stand between commas, null is written null.",
+    ),
+]
+NodeOption = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="Ask the node with this management API, not the database."),
+]
+
+
+def connected(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command for Typer that has the options of its first parameter's class behind its own."""
+    first, *own = inspect.signature(command, eval_str=True).parameters.values()
+    further = list(inspect.signature(first.annotation, eval_str=True).parameters.values())
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        command(first.annotation(**{item.name: given.pop(item.name) for item in further}), **given)
+
+    # Typer gives all of them by name, whatever the command's own are
+    named = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in (*own, *further)]
+    run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    run.__annotations__ = {item.name: item.annotation for item in [*own, *further]}
+    return run
+
+
+class NodeApi(Printer):
+    """A node's management API, and how its answers are printed.
+
+    Args:
+        url: Where it listens.
+        token_file: The file with the token.
+        as_json: Print answers as JSON, with the API's fields.
+    """
+
+    def __init__(
+        self, url: UrlOption = None, token_file: TokenOption = None, as_json: JsonOption = False
+    ) -> None:
+        super().__init__(as_json)
+        self._url = url
+        self._token_file = token_file
+        self._job_names: dict[int, str] = {}
+
+    @cached_property
+    def _client(self) -> RestClient:
+        """A client of the node that options or environment name.
+
+        Raises:
+            ConfigError: There is no token, or the URL is none.
+        """
+        return node_client(self._url, self._token_file)
+
+    @property
+    def base_url(self) -> str:
+        """Where the node's management API is, without a path."""
+        return self._client.base_url
+
+    def allow(self, answer_s: float) -> None:
+        """Let answers take this many seconds: for calls that do much at once."""
+        self._client.allow(answer_s)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Make a call below ``/api/v1`` and return the answer; raises like :meth:`RestClient.call`."""
+        if method != "GET" and (reason := given_reason.get()):
+            headers = {**(headers or {}), "Xwheel-Reason": quote(reason, safe="")}
+        return self._client.call(method, f"{PREFIX}{path}", body, params=params, headers=headers)
+
+    def pages(
+        self, path: str, params: Mapping[str, Any] | None = None, *, limit: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the items of a list, page by page, up to ``limit``."""
+        return islice(self._items(path, dict(params or {}), limit), limit)
+
+    def _items(self, path: str, params: dict[str, Any], limit: int | None) -> Iterator[dict[str, Any]]:
+        params["limit"] = min(limit or MAX_PAGE, MAX_PAGE)
+        while True:
+            page = self.call("GET", path, params=params)
+            yield from page["items"]
+            if page["next"] is None:
+                return
+            params["after"] = page["next"]
+
+    def group(self, text: str) -> dict[str, Any]:
+        """Return a group by app name or, if none has it, by id.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        if not text:
+            raise FieldError("GROUP", "must be an app name or an id")
+        for group in self.pages("/groups", {"app_name": text}):
+            if group["app_name"] == text:
+                return group
+        if is_id(text):
+            found: dict[str, Any] = self.call("GET", f"/groups/{text}")
+            return found
+        raise NotFoundError("group", text)
+
+    def job(self, text: str) -> dict[str, Any]:
+        """Return a job by id, by ``app_name/name``, or by a name that only one job has.
+
+        Raises:
+            NotFoundError: There is none.
+            FieldError: Several have that name.
+        """
+        if is_id(text):
+            found: dict[str, Any] = self.call("GET", f"/jobs/{text}")
+            return found
+        app_name, slash, name = text.partition("/")
+        params: dict[str, Any] = {"name": text}
+        if slash:
+            params = {"group_id": self.group(app_name)["id"], "name": name}
+        matches = list(self.pages("/jobs", params, limit=SHOWN_MATCHES + 1))
+        if not matches:
+            raise NotFoundError("job", text[:128])
+        if len(matches) > 1:
+            ids = ", ".join(str(job["id"]) for job in matches[:SHOWN_MATCHES])
+            more = " and more" if len(matches) > SHOWN_MATCHES else ""
+            raise FieldError("JOB", f"several jobs are called {text[:128]}: give an id, one of {ids}{more}")
+        return matches[0]
+
+    def job_of_runs(self, text: str) -> int:
+        """Return the id of a job whose runs are wanted, spelled as for :meth:`job`; it may be deleted.
+
+        Raises:
+            NotFoundError: There is none, and none of its runs.
+            FieldError: Several have that name.
+        """
+        try:
+            return int(self.job(text)["id"])
+        except NotFoundError:
+            if is_id(text):
+                if self.call("GET", "/runs", params={"job_id": text, "limit": 1})["items"]:
+                    return int(text)
+                raise
+        app_name, slash, name = text.partition("/")
+        params = {"deleted": "true", "name": name if slash else text}
+        if slash:
+            params["group_id"] = self.group(app_name)["id"]
+        matches = list(self.pages("/jobs", params, limit=SHOWN_MATCHES))
+        if not matches:
+            raise NotFoundError("job", text[:128])
+        if len(matches) > 1:
+            ids = ", ".join(str(job["id"]) for job in matches)
+            raise FieldError(
+                "JOB", f"several deleted jobs are called {text[:128]}: give an id, such as {ids}"
+            )
+        return int(matches[0]["id"])
+
+    @cached_property
+    def group_names(self) -> dict[int, str]:
+        """App names of all groups, by id."""
+        return {group["id"]: group["app_name"] for group in self.pages("/groups")}
+
+    def job_name(self, job_id: int | None) -> str:
+        """Return ``APP/NAME`` of a job; its id if it is deleted, nothing for None."""
+        if job_id is None:
+            return ""
+        if job_id not in self._job_names:
+            try:
+                job = self.call("GET", f"/jobs/{job_id}")
+                self._job_names[job_id] = (
+                    f"{self.group_names.get(job['group_id'], job['group_id'])}/{job['name']}"
+                )
+            except NotFoundError:
+                self._job_names[job_id] = f"{job_id} (deleted)"
+        return self._job_names[job_id]
+
+    @staticmethod
+    def run_owner(run: Mapping[str, Any]) -> str:
+        """Return ``APP/NAME`` of a run's job, or its id where nodes do not say."""
+        return f"{run['app_name']}/{run['job_name']}" if run.get("job_name") else str(run["job_id"])
+
+    def job_and_group(self, job: str | None, group: str | None) -> dict[str, Any]:
+        """Return the ids of a job and of a group, as the API's fields; those that are not None."""
+        return given(
+            job_id=None if job is None else self.job(job)["id"],
+            group_id=None if group is None else self.group(group)["id"],
+        )
+
+
+class ChangeApi(NodeApi):
+    """A node's management API for commands that change something.
+
+    Args:
+        url: Where it listens.
+        token_file: The file with the token.
+        as_json: Print answers as JSON, with the API's fields.
+        reason: Why it is changed.
+    """
+
+    def __init__(
+        self,
+        url: UrlOption = None,
+        token_file: TokenOption = None,
+        as_json: JsonOption = False,
+        reason: ReasonOption = None,
+    ) -> None:
+        super().__init__(url, token_file, as_json)
+        self._why = {"Xwheel-Reason": quote(reason)} if reason else {}
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Make a call as :class:`NodeApi` does, and say why."""
+        return super().call(method, path, body, params=params, headers={**self._why, **(headers or {})})
+
+
+class ConfiguredDatabase(Printer):
+    """The database of the settings, for commands that work whether a node runs or not.
+
+    Args:
+        config_path: The file with the settings.
+        url: The database, in place of that of the settings.
+        as_json: Print JSON.
+    """
+
+    def __init__(
+        self,
+        config_path: ConfigOption = None,
+        url: DatabaseOption = None,
+        as_json: PlainJsonOption = False,
+    ) -> None:
+        super().__init__(as_json)
+        self._config_path = config_path
+        self._url = url
+
+    @cached_property
+    def config(self) -> Config:
+        """The settings."""
+        return configure(self._config_path, self._url)
+
+    def keys(self) -> KeyRing:
+        """Return the keys of the configured file."""
+        from xwheel.runtime.sealing import read_keys
+
+        return read_keys(self.config.security.key_file)
+
+    @cached_property
+    def plugins(self) -> Plugins:
+        """What of plugins counts for what commands do to a database.
+
+        Raises:
+            PluginError: One cannot be loaded: it could be the one that records what is done.
+        """
+        from xwheel.plugin.discovery import load_access
+
+        return load_access(self.config)
+
+    def rights(self) -> Rights:
+        """Return what knows whose tokens are."""
+        from xwheel.access.rights import Rights
+
+        return Rights(self.plugins.gates)
+
+    @contextmanager
+    def open(self) -> Iterator[Database]:
+        """Open the database, which must be there already, for as long as a block lasts; its audit names this user."""
+        from xwheel.model.access import acting
+        from xwheel.storage.database.startup import open_database
+
+        with closing(open_database(self.config, create=False)) as db, acting(command_actor()):
+            yield db
+
+    def audit(self, db: Database) -> AuditTrail:
+        """Return where it is recorded what a command does to the database itself."""
+        return audit_of(db, self.plugins)
+
+
+def command_actor() -> Actor:
+    """Return who acts when a command works on the database itself: the user of the system, on this machine."""
+    import pwd
+    import socket
+
+    from xwheel.model.access import ALL, Actor, ActorKind
+
+    number = os.getuid()
+    try:
+        name = pwd.getpwuid(number).pw_name
+    except KeyError:
+        name = f"uid {number}"
+    sudo = os.environ.get("SUDO_USER", "")
+    credential = f"command, sudo by {sudo}" if sudo else "command"
+    return Actor(
+        kind=ActorKind.COMMAND,
+        name=name,
+        grants=ALL,
+        credential=credential,
+        address=socket.gethostname(),
+        reason=given_reason.get(),
+    )
+
+
+def audit_of(db: Database, plugins: Plugins) -> AuditTrail:
+    """Return where a command records what it does to a database itself."""
+    from xwheel.clock import SystemClock
+    from xwheel.scheduler.audit_trail import AuditTrail
+
+    return AuditTrail(plugins, db, SystemClock())
+
+
+class DatabaseOrNode(ConfiguredDatabase):
+    """What has tokens and secrets: the configured database, or the node that is asked in its place.
+
+    Args:
+        config_path: The file with the settings.
+        url: The database, in place of that of the settings.
+        node_url: The node's management API.
+        token_file: The file with the token for it.
+        as_json: Print JSON.
+    """
+
+    def __init__(
+        self,
+        config_path: ConfigOption = None,
+        url: DatabaseOption = None,
+        node_url: NodeOption = None,
+        token_file: TokenOption = None,
+        as_json: PlainJsonOption = False,
+    ) -> None:
+        super().__init__(config_path, url, as_json)
+        if url is not None and node_url is not None:
+            raise FieldError("--url", "give --url or --database, not both")
+        asks = node_url is not None or token_file is not None
+        self.node = NodeApi(node_url, token_file) if asks else None
+
+    def page_url(self) -> str:
+        """Return where a browser finds the node; raises ConfigError if the settings do not say."""
+        from xwheel_commands.files import url_of
+
+        return url_of(self.config) if self.node is None else self.node.base_url
+
+
+def group_id_of(conn: Connection, app_name: str) -> int:
+    """Return the id of the group that ``--group`` names; raises FieldError if there is none."""
+    from xwheel.storage import executors
+
+    found = executors.find_group(conn, app_name)
+    if found is None:
+        raise FieldError("--group", f"there is no executor group {app_name[:64]!r}")
+    return found.id
+
+
+def is_id(text: str) -> bool:
+    """Return whether a text is an id rather than a name."""
+    return text.isascii() and text.isdecimal() and len(text) <= MAX_ID_DIGITS and not text.startswith("0")
+
+
+def segment(text: str) -> str:
+    """Return a name as one piece of a path."""
+    return quote(text, safe="")
+
+
+def set_values(
+    kind: type[Struct],
+    pairs: Sequence[str],
+    taken: Mapping[str, str],
+    required: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the fields that ``--set`` gives, checked by the API's own rules.
+
+    Args:
+        kind: The message that they become part of.
+        pairs: What stands after each ``--set``.
+        taken: Fields that another option gives, and which.
+        required: Required fields among those, with any text that passes.
+
+    Raises:
+        FieldError: One is unknown, stands twice or is outside its limit.
+    """
+    import msgspec
+    from xwheel.api.http.body import OR_NULL, read_fields, rules_of
+
+    rules = rules_of(kind)
+    texts: dict[str, str] = {}
+    for pair in pairs:
+        field, sign, text = pair.partition("=")
+        if not sign:
+            raise FieldError("--set", f"takes FIELD=VALUE, not {pair[:40]!r}")
+        if field in taken:
+            raise FieldError(field, f"is given by {taken[field]}")
+        if field in texts:
+            raise FieldError(field, "is set twice")
+        texts[field] = text
+    nulls = {
+        field for field, text in texts.items()
+        if text == NULL and field in rules and rules[field].words.endswith(OR_NULL)
+    }  # fmt: skip
+    filled = {field: text for field, text in texts.items() if field not in nulls}
+    plain = msgspec.to_builtins(read_fields(kind, {**(required or {}), **filled}, strict=False))
+    return {field: None if field in nulls else plain[field] for field in texts}

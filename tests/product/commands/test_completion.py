@@ -1,0 +1,44 @@
+"""Finding U6: the short help of commands, and what a shell completes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from xwheel.cli import main
+
+
+def test_u6_the_short_help() -> None:
+    for words in (["job"], ["job", "list"], ["glue"], ["pause"]):
+        done = CliRunner().invoke(main.app, [*words, "-h"])
+        assert done.exit_code == 0
+        assert "Usage: " in done.output
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("xwheel ca", {"calendar"}),
+        ("xwheel job st", {"start", "stop"}),
+        ("xwheel run list --sta", {"--state"}),
+        ("xwheel run list --state fa", {"failed"}),
+    ],
+)
+def test_u6_the_shell_completes_commands_options_and_values(line: str, wanted: set[str]) -> None:
+    """As bash asks, after ``xwheel --install-completion``."""
+    environment = {
+        **os.environ,
+        "_XWHEEL_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split()) - 1),
+    }
+    code = "import sys; sys.argv = ['xwheel']; from xwheel.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
+    assert set(done.stdout.split()) == wanted, done.stderr
