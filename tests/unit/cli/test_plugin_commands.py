@@ -221,7 +221,6 @@ def test_other_settings_of_plugins_leave_the_index_alone(
 def test_where_no_distribution_has_commands_an_unknown_one_is_told_whose_it_may_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert "xwheel[cli]" not in said("login")[1]
     monkeypatch.setattr(lazy, "indexed_names", set)
     status, text = said("no-command")
     assert status == 2
