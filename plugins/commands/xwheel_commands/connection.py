@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property, wraps
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-import typer
-from xwheel.cli.connection import DEFAULT_URL, node_client
+from xwheel.cli.connection import node_client
 from xwheel.cli.options import (
     ConfigOption,
     DatabaseOption,
@@ -30,6 +28,7 @@ from xwheel.cli.options import (
 )
 from xwheel.errors import FieldError, NotFoundError
 
+from xwheel_commands.options import NodeOption, ReasonOption, UrlOption
 from xwheel_commands.printer import Printer
 
 if TYPE_CHECKING:
@@ -43,48 +42,10 @@ if TYPE_CHECKING:
     from xwheel.storage.database.engine import Connection, Database
     from xwheel.wire.http.rest import RestClient
 
-PREFIX: Final = "/api/v1"
 MAX_PAGE: Final = 1000
 MAX_ID_DIGITS: Final = 16
 SHOWN_MATCHES: Final = 5
 NULL: Final = "null"
-
-UrlOption = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        help=f"Management API of a node; default: $XWHEEL_URL, that of the latest login, or {DEFAULT_URL}.",
-    ),
-]
-ToFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--to-file",
-        metavar="FILE",
-        help="Write the secret to this file, for this user alone, in place of printing it.",
-    ),
-]
-ReasonOption = Annotated[
-    str | None,
-    typer.Option("--reason", metavar="TEXT", help="Why: kept with the job's version and in the audit."),
-]
-WideOption = Annotated[
-    bool, typer.Option("--wide", help="Show every column whole, ids too, whatever the room.")
-]
-LimitOption = Annotated[int, typer.Option(min=1, max=1_000_000, help="How many at most.")]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="FIELD=VALUE",
-        help="A field; may be repeated. Lists stand between commas, null is written null.",
-    ),
-]
-NodeOption = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help="Ask the node with this management API, not the database."),
-]
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
@@ -118,6 +79,7 @@ class NodeApi(Printer):
         super().__init__(as_json)
         self._url = url
         self._token_file = token_file
+        self._reason = ""
         self._job_names: dict[int, str] = {}
 
     @cached_property
@@ -148,9 +110,9 @@ class NodeApi(Printer):
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Make a call below ``/api/v1`` and return the answer; raises like :meth:`RestClient.call`."""
-        if method != "GET" and (reason := given_reason.get()):
-            headers = {**(headers or {}), "Xwheel-Reason": quote(reason, safe="")}
-        return self._client.call(method, f"{PREFIX}{path}", body, params=params, headers=headers)
+        if method != "GET" and (why := given_reason.get() or self._reason):
+            headers = {**(headers or {}), "Xwheel-Reason": quote(why, safe="")}
+        return self._client.call(method, f"/api/v1{path}", body, params=params, headers=headers)
 
     def pages(
         self, path: str, params: Mapping[str, Any] | None = None, *, limit: int | None = None
@@ -193,13 +155,7 @@ class NodeApi(Printer):
         if is_id(text):
             found: dict[str, Any] = self.call("GET", f"/jobs/{text}")
             return found
-        app_name, slash, name = text.partition("/")
-        params: dict[str, Any] = {"name": text}
-        if slash:
-            params = {"group_id": self.group(app_name)["id"], "name": name}
-        matches = list(self.pages("/jobs", params, limit=SHOWN_MATCHES + 1))
-        if not matches:
-            raise NotFoundError("job", text[:128])
+        matches = self._jobs_named(text, SHOWN_MATCHES + 1)
         if len(matches) > 1:
             ids = ", ".join(str(job["id"]) for job in matches[:SHOWN_MATCHES])
             more = " and more" if len(matches) > SHOWN_MATCHES else ""
@@ -220,19 +176,23 @@ class NodeApi(Printer):
                 if self.call("GET", "/runs", params={"job_id": text, "limit": 1})["items"]:
                     return int(text)
                 raise
+        ids = [str(job["id"]) for job in self._jobs_named(text, SHOWN_MATCHES, deleted="true")]
+        if len(ids) > 1:
+            raise FieldError(
+                "JOB", f"several deleted jobs are called {text[:128]}: give an id, such as {', '.join(ids)}"
+            )
+        return int(ids[0])
+
+    def _jobs_named(self, text: str, limit: int, **params: Any) -> list[dict[str, Any]]:
+        """Return jobs by name or ``app_name/name``; raises NotFoundError if there is none."""
         app_name, slash, name = text.partition("/")
-        params = {"deleted": "true", "name": name if slash else text}
+        params["name"] = name if slash else text
         if slash:
             params["group_id"] = self.group(app_name)["id"]
-        matches = list(self.pages("/jobs", params, limit=SHOWN_MATCHES))
-        if not matches:
+        found = list(self.pages("/jobs", params, limit=limit))
+        if not found:
             raise NotFoundError("job", text[:128])
-        if len(matches) > 1:
-            ids = ", ".join(str(job["id"]) for job in matches)
-            raise FieldError(
-                "JOB", f"several deleted jobs are called {text[:128]}: give an id, such as {ids}"
-            )
-        return int(matches[0]["id"])
+        return found
 
     @cached_property
     def group_names(self) -> dict[int, str]:
@@ -246,9 +206,8 @@ class NodeApi(Printer):
         if job_id not in self._job_names:
             try:
                 job = self.call("GET", f"/jobs/{job_id}")
-                self._job_names[job_id] = (
-                    f"{self.group_names.get(job['group_id'], job['group_id'])}/{job['name']}"
-                )
+                app_name = self.group_names.get(job["group_id"], job["group_id"])
+                self._job_names[job_id] = f"{app_name}/{job['name']}"
             except NotFoundError:
                 self._job_names[job_id] = f"{job_id} (deleted)"
         return self._job_names[job_id]
@@ -284,19 +243,7 @@ class ChangeApi(NodeApi):
         reason: ReasonOption = None,
     ) -> None:
         super().__init__(url, token_file, as_json)
-        self._why = {"Xwheel-Reason": quote(reason)} if reason else {}
-
-    def call(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        params: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
-        """Make a call as :class:`NodeApi` does, and say why."""
-        return super().call(method, path, body, params=params, headers={**self._why, **(headers or {})})
+        self._reason = reason or ""
 
 
 class ConfiguredDatabase(Printer):
@@ -357,7 +304,10 @@ class ConfiguredDatabase(Printer):
 
     def audit(self, db: Database) -> AuditTrail:
         """Return where it is recorded what a command does to the database itself."""
-        return audit_of(db, self.plugins)
+        from xwheel.clock import SystemClock
+        from xwheel.scheduler.audit_trail import AuditTrail
+
+        return AuditTrail(self.plugins, db, SystemClock())
 
 
 def command_actor() -> Actor:
@@ -382,14 +332,6 @@ def command_actor() -> Actor:
         address=socket.gethostname(),
         reason=given_reason.get(),
     )
-
-
-def audit_of(db: Database, plugins: Plugins) -> AuditTrail:
-    """Return where a command records what it does to a database itself."""
-    from xwheel.clock import SystemClock
-    from xwheel.scheduler.audit_trail import AuditTrail
-
-    return AuditTrail(plugins, db, SystemClock())
 
 
 class DatabaseOrNode(ConfiguredDatabase):

@@ -13,13 +13,13 @@ from xwheel.cli.output import plain, print_json
 from xwheel.errors import ConfigError
 
 from xwheel_commands import GROUPS
-from xwheel_commands.connection import ChangeApi, LimitOption, NodeApi, connected
+from xwheel_commands.connection import ChangeApi, NodeApi, connected
+from xwheel_commands.options import JobArgument, LimitOption
 from xwheel_commands.table import ALWAYS, Column, moment
 
 app = command_group(GROUPS["glue"])
 
 STDIN: Final = Path("-")
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id, name or APP/NAME.")]
 NumberArgument = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="Number of the version.")]
 RemarkOption = Annotated[str | None, typer.Option(help="What has changed.")]
 

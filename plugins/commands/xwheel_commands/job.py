@@ -13,15 +13,8 @@ from xwheel.errors import FieldError
 from xwheel.model.shorthand import schedule_fields
 
 from xwheel_commands import GROUPS, job_versions
-from xwheel_commands.connection import (
-    ChangeApi,
-    LimitOption,
-    NodeApi,
-    SetOption,
-    WideOption,
-    connected,
-    set_values,
-)
+from xwheel_commands.connection import ChangeApi, NodeApi, connected, set_values
+from xwheel_commands.options import GroupFilter, JobArgument, LimitOption, SetOption, WideOption
 from xwheel_commands.output import instant_ms, span_ms, utc_instant
 from xwheel_commands.run import report_run
 from xwheel_commands.table import ALWAYS, Column, moment, print_table
@@ -46,7 +39,6 @@ COLUMNS: Final = (
 JobsArgument = Annotated[
     list[str], typer.Argument(metavar="JOB...", help="Id, name or APP/NAME; several are changed in one call.")
 ]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id, name or APP/NAME.")]
 HandlerOption = Annotated[str | None, typer.Option(metavar="NAME", help="What its executors run.")]
 ParamOption = Annotated[str | None, typer.Option(help="What its runs are given.")]
 CronOption = Annotated[
@@ -69,7 +61,7 @@ AtOption = Annotated[
 @connected
 def list_jobs(
     node: NodeApi,
-    group: Annotated[str | None, typer.Option(metavar="GROUP", help="App name or id of a group.")] = None,
+    group: GroupFilter = None,
     name: Annotated[str | None, typer.Option(help="A part of the name, in any case.")] = None,
     handler: Annotated[str | None, typer.Option(help="The whole name of the handler.")] = None,
     enabled: Annotated[

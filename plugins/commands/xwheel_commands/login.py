@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 import typer
@@ -25,16 +25,13 @@ from xwheel.cli.connection import (
     token_in,
 )
 from xwheel.cli.lazy import command_group
-from xwheel.cli.options import ConfigOption, DatabaseOption, JsonOption, configure
+from xwheel.cli.options import ConfigOption, DatabaseOption, JsonOption
 from xwheel.errors import AuthError, ConfigError, FieldError, WireError
 
-from xwheel_commands.connection import audit_of, command_actor
+from xwheel_commands.connection import ConfiguredDatabase
 from xwheel_commands.files import url_of
 from xwheel_commands.printer import Printer
 from xwheel_commands.table import ALWAYS, Column
-
-if TYPE_CHECKING:
-    from xwheel.config import Config
 
 app = command_group()
 
@@ -87,7 +84,7 @@ def login(
     elif folder is not None:
         node, made = _embedded(folder)
     else:
-        node, made = _from_database(configure(config_path, database))
+        node, made = _from_database(ConfiguredDatabase(config_path, database))
     before = read_logins()
     answers = _check(node, made)
     _write(Logins(latest=node, nodes={**before.nodes, node: made}))
@@ -189,27 +186,22 @@ def _embedded(folder: Path) -> tuple[str, Login]:
     return f"http://{HOST}:{port}", Login(token_file=str(found.token_file))
 
 
-def _from_database(config: Config) -> tuple[str, Login]:
+def _from_database(place: ConfiguredDatabase) -> tuple[str, Login]:
     """Make a token in the database of a node, in place of the one that an earlier login of this user made there."""
-    from contextlib import closing
-
     from xwheel.clock import wall_ms
-    from xwheel.model.access import acting
-    from xwheel.plugin.discovery import load_access
     from xwheel.storage.access import tokens
     from xwheel.storage.database.address import missing_file, with_password
     from xwheel.storage.database.engine import Connection
-    from xwheel.storage.database.startup import open_database
 
-    node, url = url_of(config), with_password(config.database)
-    if (missing := missing_file(url)) is not None:
+    node = url_of(place.config)
+    if (missing := missing_file(with_password(place.config.database))) is not None:
         raise ConfigError(
             f"there is no {missing}: log in where a node has started, in its folder or with its settings (--config), "
             "or elsewhere with 'xwheel login --url URL'"
         )
     name, token = _token_name(node), secrets.token_urlsafe(32)
-    with closing(open_database(config, create=False)) as db, acting(command_actor()):
-        audit = audit_of(db, load_access(config))
+    with place.open() as db:
+        audit = place.audit(db)
 
         def work(conn: Connection) -> None:
             tokens.replace_token(conn, name, token, wall_ms())

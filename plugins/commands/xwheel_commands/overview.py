@@ -10,7 +10,8 @@ from xwheel.cli.options import given
 from xwheel.cli.output import print_json
 from xwheel.errors import FieldError
 
-from xwheel_commands.connection import NodeApi, WideOption, connected
+from xwheel_commands.connection import NodeApi, connected
+from xwheel_commands.options import GroupFilter, JobFilter, WideOption
 from xwheel_commands.output import instant_ms, local_time, print_fields
 from xwheel_commands.table import ALWAYS, Column, marked, moment, print_table
 
@@ -50,8 +51,8 @@ def overview(node: NodeApi) -> None:
 def report(
     node: NodeApi,
     by: Annotated[str, typer.Option(metavar="hour|day", help="How wide the stretches are.")] = SPANS[0],
-    job: Annotated[str | None, typer.Option(metavar="JOB", help="Id, name or APP/NAME of a job.")] = None,
-    group: Annotated[str | None, typer.Option(metavar="GROUP", help="App name or id of a group.")] = None,
+    job: JobFilter = None,
+    group: GroupFilter = None,
     since: Annotated[
         str | None, typer.Option(help="From then on: a span such as 12h or 7d, ISO 8601, or epoch ms.")
     ] = None,

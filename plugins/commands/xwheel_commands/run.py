@@ -15,8 +15,9 @@ from xwheel.errors import FieldError, WireError
 from xwheel.model import Origin, RunState
 
 from xwheel_commands import GROUPS
-from xwheel_commands.connection import LimitOption, NodeApi, WideOption, connected, is_id
+from xwheel_commands.connection import NodeApi, connected, is_id
 from xwheel_commands.follow import FINAL, SUCCEEDED, Follower, last_attempts, why
+from xwheel_commands.options import GroupFilter, JobFilter, LimitOption, WideOption
 from xwheel_commands.output import instant_ms, span_ms
 from xwheel_commands.run_log import LogWish, print_log, search_log
 from xwheel_commands.table import ALWAYS, Column, marked, moment
@@ -54,8 +55,8 @@ RunArgument = Annotated[int, typer.Argument(metavar="RUN", min=1, help="Id of th
 def list_runs(
     node: NodeApi,
     *,
-    job: Annotated[str | None, typer.Option(metavar="JOB", help="Id, name or APP/NAME of a job.")] = None,
-    group: Annotated[str | None, typer.Option(metavar="GROUP", help="App name or id of a group.")] = None,
+    job: JobFilter = None,
+    group: GroupFilter = None,
     state: Annotated[
         list[str] | None,
         typer.Option(
