@@ -106,8 +106,7 @@ def root(
         ),
     ] = False,
     reason: Annotated[
-        str,
-        typer.Option(metavar="TEXT", help="Why, for the audit: of any command that changes something."),
+        str, typer.Option(metavar="TEXT", help="Why, for the audit: of any command that changes something.")
     ] = "",
 ) -> None:
     """Take what stands before every command."""

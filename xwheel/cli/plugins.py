@@ -59,12 +59,7 @@ def _print(items: Sequence[dict[str, Any]]) -> None:
     print_rows(
         ("KIND", "NAME", "FROM", *(["HEALTH"] if with_health else [])),
         (
-            (
-                one["kind"],
-                one["name"],
-                _origin(item),
-                *([_health(one["health"])] if with_health else []),
-            )
+            (one["kind"], one["name"], _origin(item), *([_health(one["health"])] if with_health else []))
             for item in items
             for one in item["registers"]
         ),

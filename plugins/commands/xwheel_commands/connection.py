@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property, wraps
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
 from xwheel.cli.connection import node_client
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from xwheel.storage.database.engine import Connection, Database
     from xwheel.wire.http.rest import RestClient
 
+T = TypeVar("T")
 MAX_PAGE: Final = 1000
 MAX_ID_DIGITS: Final = 16
 SHOWN_MATCHES: Final = 5
@@ -256,10 +257,7 @@ class ConfiguredDatabase(Printer):
     """
 
     def __init__(
-        self,
-        config_path: ConfigOption = None,
-        url: DatabaseOption = None,
-        as_json: PlainJsonOption = False,
+        self, config_path: ConfigOption = None, url: DatabaseOption = None, as_json: PlainJsonOption = False
     ) -> None:
         super().__init__(as_json)
         self._config_path = config_path
@@ -301,6 +299,12 @@ class ConfiguredDatabase(Printer):
 
         with closing(open_database(self.config, create=False)) as db, acting(command_actor()):
             yield db
+
+    def change(self, work: Callable[[Connection, AuditTrail], T]) -> T:
+        """Return what work returns that is done in one transaction, with what records it."""
+        with self.open() as db:
+            audit = self.audit(db)
+            return db.transaction(lambda conn: work(conn, audit))
 
     def audit(self, db: Database) -> AuditTrail:
         """Return where it is recorded what a command does to the database itself."""

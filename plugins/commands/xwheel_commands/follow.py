@@ -64,10 +64,7 @@ class Follower:
     """
 
     def __init__(
-        self,
-        node: NodeApi,
-        say: Callable[[str], object] | None,
-        pause: Callable[[float], object],
+        self, node: NodeApi, say: Callable[[str], object] | None, pause: Callable[[float], object]
     ) -> None:
         self._node = node
         self._say = say or (lambda _: None)

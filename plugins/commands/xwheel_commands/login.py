@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
 import typer
@@ -26,12 +26,17 @@ from xwheel.cli.connection import (
 )
 from xwheel.cli.lazy import command_group
 from xwheel.cli.options import ConfigOption, DatabaseOption, JsonOption
+from xwheel.cli.output import print_done
 from xwheel.errors import AuthError, ConfigError, FieldError, WireError
 
 from xwheel_commands.connection import ConfiguredDatabase
 from xwheel_commands.files import url_of
 from xwheel_commands.printer import Printer
 from xwheel_commands.table import ALWAYS, Column
+
+if TYPE_CHECKING:
+    from xwheel.scheduler.audit_trail import AuditTrail
+    from xwheel.storage.database.engine import Connection
 
 app = command_group()
 
@@ -90,7 +95,8 @@ def login(
     _write(Logins(latest=node, nodes={**before.nodes, node: made}))
     note = "" if answers else "; no node answers there yet"
     named = f" with the token {made.name}" if made.name else ""
-    Printer(as_json).print_done(
+    print_done(
+        as_json,
         {"url": node, "name": made.name, "answers": answers},
         f"commands talk to {node}{named} from now on{note}",
     )
@@ -116,7 +122,8 @@ def logout(
     latest = logins.latest if logins.latest in rest else next(reversed(rest), "")
     _write(Logins(latest=latest, nodes=rest))
     end = f"; 'xwheel token delete {forgotten.name}' ends its token" if forgotten.name else ""
-    Printer(as_json).print_done(
+    print_done(
+        as_json,
         {"url": node, "name": forgotten.name, "latest": latest},
         f"the login for {node} is forgotten{end}",
     )
@@ -143,12 +150,7 @@ def _write(logins: Logins) -> None:
 
 def _print_logins(logins: Logins, as_json: bool) -> None:
     rows = [
-        {
-            "url": url,
-            "latest": url == logins.latest,
-            "name": login.name,
-            "token_file": login.token_file,
-        }
+        {"url": url, "latest": url == logins.latest, "name": login.name, "token_file": login.token_file}
         for url, login in logins.nodes.items()
     ]
     Printer(as_json).print_list(
@@ -191,7 +193,6 @@ def _from_database(place: ConfiguredDatabase) -> tuple[str, Login]:
     from xwheel.clock import wall_ms
     from xwheel.storage.access import tokens
     from xwheel.storage.database.address import missing_file, with_password
-    from xwheel.storage.database.engine import Connection
 
     node = url_of(place.config)
     if (missing := missing_file(with_password(place.config.database))) is not None:
@@ -200,14 +201,12 @@ def _from_database(place: ConfiguredDatabase) -> tuple[str, Login]:
             "or elsewhere with 'xwheel login --url URL'"
         )
     name, token = _token_name(node), secrets.token_urlsafe(32)
-    with place.open() as db:
-        audit = place.audit(db)
 
-        def work(conn: Connection) -> None:
-            tokens.replace_token(conn, name, token, wall_ms())
-            audit.record(conn, "token.create", "token", name, after={"name": name, "by": "login"})
+    def work(conn: Connection, audit: AuditTrail) -> None:
+        tokens.replace_token(conn, name, token, wall_ms())
+        audit.record(conn, "token.create", "token", name, after={"name": name, "by": "login"})
 
-        db.transaction(work)
+    place.change(work)
     return node, Login(token=token, name=name)
 
 

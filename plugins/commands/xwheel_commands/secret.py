@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from xwheel.cli.lazy import command_group
 from xwheel.cli.options import PlainJsonOption, given
+from xwheel.cli.output import print_done
 from xwheel.clock import wall_ms
 from xwheel.errors import ConfigError, FieldError
 
@@ -19,7 +20,6 @@ from xwheel_commands.connection import ConfiguredDatabase, DatabaseOrNode, conne
 from xwheel_commands.files import keep_secret
 from xwheel_commands.options import ToFileOption, WideOption
 from xwheel_commands.output import utc_time
-from xwheel_commands.printer import Printer
 from xwheel_commands.table import ALWAYS, Column, moment
 
 if TYPE_CHECKING:
@@ -60,15 +60,13 @@ def create(
 
         value, keys = _new_value(), place.keys()
 
-        def work(conn: Connection) -> StoredSecret:
+        def work(conn: Connection, audit: AuditTrail) -> StoredSecret:
             group_id = group_id_of(conn, group)
             made = executor_secrets.insert_secret(conn, wanted, value, keys, wall_ms(), group_id=group_id)
             _record(audit, conn, "secret.create", None, made)
             return made
 
-        with place.open() as db:
-            audit = place.audit(db)
-            return _row(db.transaction(work)), value
+        return _row(place.change(work)), value
 
     _print_new(place, *keep_secret(file, make), file)
 
@@ -144,27 +142,21 @@ def rotate(
         keep_ms = None if in_s is None else 1000 * in_s
         value, keys = _new_value(), place.keys()
 
-        def work(conn: Connection) -> StoredSecret:
+        def work(conn: Connection, audit: AuditTrail) -> StoredSecret:
             before = executor_secrets.get_secret(conn, name)
             made = executor_secrets.rotate_secret(conn, name, wanted, value, keys, wall_ms(), keep_ms=keep_ms)
             _record(audit, conn, "secret.create", None, made)
             _record(audit, conn, "secret.retire", before, executor_secrets.get_secret(conn, name))
             return made
 
-        with place.open() as db:
-            audit = place.audit(db)
-            return _row(db.transaction(work)), value
+        return _row(place.change(work)), value
 
     _print_new(place, *keep_secret(file, make, replaces=True), file)
 
 
 @app.command()
 @connected
-def retire(
-    place: DatabaseOrNode,
-    name: Name,
-    ends_in: InOption = "24h",
-) -> None:
+def retire(place: DatabaseOrNode, name: Name, ends_in: InOption = "24h") -> None:
     """Set when a secret ends: executors that still have it then are no longer live."""
     in_s = _seconds(ends_in)
     if place.node is not None:
@@ -174,15 +166,13 @@ def retire(
 
         expires_ms = None if in_s is None else wall_ms() + 1000 * in_s
 
-        def work(conn: Connection) -> StoredSecret:
+        def work(conn: Connection, audit: AuditTrail) -> StoredSecret:
             before = executor_secrets.get_secret(conn, name)
             after = executor_secrets.retire_secret(conn, name, expires_ms)
             _record(audit, conn, "secret.retire", before, after)
             return after
 
-        with place.open() as db:
-            audit = place.audit(db)
-            found = _row(db.transaction(work))
+        found = _row(place.change(work))
     place.print_done(found, f"secret {found['name']}: {_end(found)}")
 
 
@@ -195,14 +185,12 @@ def delete(place: DatabaseOrNode, name: Name) -> None:
     else:
         from xwheel.storage.access import executor_secrets
 
-        def work(conn: Connection) -> None:
+        def work(conn: Connection, audit: AuditTrail) -> None:
             before = executor_secrets.get_secret(conn, name)
             executor_secrets.delete_secret(conn, name)
             _record(audit, conn, "secret.delete", before, None)
 
-        with place.open() as db:
-            audit = place.audit(db)
-            db.transaction(work)
+        place.change(work)
     place.print_done({"deleted": name}, f"secret {name} is deleted")
 
 
@@ -220,7 +208,8 @@ def key(
         raise ConfigError(f"cannot make {file}: {error.strerror}") from None
     with os.fdopen(number, "w", encoding="ascii") as target:
         target.write(f"{make_key()}\n")
-    Printer(as_json).print_done(
+    print_done(
+        as_json,
         {"file": str(file)},
         f"{file} has a new key: copy it to all nodes, and keep a copy where the database's backups are not",
     )
@@ -233,24 +222,18 @@ def seal(database: ConfiguredDatabase) -> None:
     from xwheel.storage.access import executor_secrets
 
     keys = database.keys()
-    with database.open() as db:
-        audit = database.audit(db)
 
-        def work(conn: Connection) -> int:
-            count = executor_secrets.seal_all(conn, keys)
-            audit.record(conn, "secret.seal", "secret", "all", after={"count": count})
-            return count
+    def work(conn: Connection, audit: AuditTrail) -> int:
+        count = executor_secrets.seal_all(conn, keys)
+        audit.record(conn, "secret.seal", "secret", "all", after={"count": count})
+        return count
 
-        count = db.transaction(work)
+    count = database.change(work)
     database.print_done({"sealed": count}, f"{count} executor secrets are encrypted")
 
 
 def _record(
-    audit: AuditTrail,
-    conn: Connection,
-    action: str,
-    before: StoredSecret | None,
-    after: StoredSecret | None,
+    audit: AuditTrail, conn: Connection, action: str, before: StoredSecret | None, after: StoredSecret | None
 ) -> None:
     found = after or before
     assert found is not None  # noqa: S101 - there is one before or after

@@ -23,13 +23,7 @@ MAX_REPEATED: Final = 100_000
 MAX_ECHO: Final = 64
 TEXT_TAG: Final = "tag:yaml.org,2002:str"
 NUMBER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
-WORDS: Final[dict[str, bool | None]] = {
-    "": None,
-    "~": None,
-    "null": None,
-    "true": True,
-    "false": False,
-}
+WORDS: Final[dict[str, bool | None]] = {"": None, "~": None, "null": None, "true": True, "false": False}
 Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
