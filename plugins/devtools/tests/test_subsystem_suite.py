@@ -38,7 +38,9 @@ def test_the_suite_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monke
     check_commands(Toys())
     wrong = Toys()
     for field, value, words in (
-        ("name", "job", "xwheel itself has 'xwheel job'"),
+        ("name", "db", "xwheel itself has 'xwheel db'"),
+        ("name", "cron/next", "xwheel itself has 'xwheel cron next'"),
+        ("name", "job", "xwheel-commands .* has 'xwheel job'"),
         ("name", "calendar/list", "xwheel itself has 'xwheel calendar list'"),
         ("name", "toy/find", "no group of commands 'xwheel toy'"),
         ("name", "job/a/b", "one / if it is a command of a group"),

@@ -96,20 +96,25 @@ class _NoSite:
 def check_commands(commands: Commands) -> None:
     """Check a set of commands: its module is there, has a Typer, and each command says what it does."""
     from typer.main import get_group
-    from xwheel.cli.lazy import load_group
+    from xwheel.cli.lazy import LazyCommands, load_group
     from xwheel.cli.main import app
-    from xwheel.cli.plugin_commands import CommandPlace
+    from xwheel.cli.plugin_commands import CommandPlace, place_in_index
 
     _check_form("set of commands", commands)
     *before, name = commands.name.split("/")
     ours: Any = get_group(app)
-    for word in before:
+    for number, word in enumerate(before):
         found = ours.commands.get(word)
+        if found is None and (place := place_in_index(before[:number], ours.commands, word)):
+            found = LazyCommands(word, place)
         group = getattr(found, "loaded", found)
         _require(hasattr(group, "commands"), f"xwheel has no group of commands 'xwheel {word}'")
         ours = group
     full = " ".join([*before, name])
     _require(name not in ours.commands, f"xwheel itself has 'xwheel {full}': choose another name")
+    other = place_in_index(before, ours.commands, name)
+    if other is not None and other.module != commands.module:
+        raise AssertionError(f"{other.owner} has 'xwheel {full}': choose another name")
     try:
         group = load_group(CommandPlace(commands.module, commands.help, owner=commands.name))
     except PluginError as error:
