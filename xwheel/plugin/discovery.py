@@ -242,20 +242,6 @@ def load_glue_types(config: Config) -> Registry[GlueType]:
     return _checked(config, survey_plugins(config, hooks=hooks)).plugins.glue_types
 
 
-def load_access(config: Config) -> Plugins:
-    """Load what counts for a command that changes a database itself: who acts, and what records it.
-
-    Raises:
-        PluginError: A plugin cannot be loaded, and ``plugins.tolerate`` does not name it.
-        ConfigError: An option of one that brings such is not acceptable.
-    """
-    hooks = ("xwheel_register_tables", "xwheel_register_gates", "xwheel_register_recorders")
-    survey = survey_plugins(config, hooks=hooks)
-    for error in survey.errors:
-        raise error
-    return survey.plugins
-
-
 def survey_plugins(
     config: Config, given: Mapping[str, object] | None = None, hooks: Iterable[str] = tuple(CONTRACTS)
 ) -> PluginSurvey:

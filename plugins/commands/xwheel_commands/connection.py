@@ -276,14 +276,19 @@ class ConfiguredDatabase(Printer):
 
     @cached_property
     def plugins(self) -> Plugins:
-        """What of plugins counts for what commands do to a database.
+        """What of plugins counts for what commands do to a database: who acts, and what records it.
 
         Raises:
             PluginError: One cannot be loaded: it could be the one that records what is done.
+            ConfigError: An option of one that brings such is not acceptable.
         """
-        from xwheel.plugin.discovery import load_access
+        from xwheel.plugin.discovery import survey_plugins
 
-        return load_access(self.config)
+        hooks = ("xwheel_register_tables", "xwheel_register_gates", "xwheel_register_recorders")
+        survey = survey_plugins(self.config, hooks=hooks)
+        for error in survey.errors:
+            raise error
+        return survey.plugins
 
     def rights(self) -> Rights:
         """Return what knows whose tokens are."""
