@@ -10,8 +10,8 @@ from xwheel.cli.lazy import command_group
 from xwheel.cli.options import given
 from xwheel.cli.output import print_json
 from xwheel.errors import FieldError
+from xwheel_commands.arguments import LimitOption, SetOption
 from xwheel_commands.connection import NodeApi, connected, set_values
-from xwheel_commands.options import LimitOption, SetOption
 from xwheel_commands.table import ALWAYS, Column, moment, print_table
 
 app = command_group()

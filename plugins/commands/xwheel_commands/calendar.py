@@ -13,8 +13,8 @@ from xwheel.cli.output import print_json
 from xwheel.errors import ConfigError
 
 from xwheel_commands import GROUPS
+from xwheel_commands.arguments import LimitOption
 from xwheel_commands.connection import NodeApi, connected, segment
-from xwheel_commands.options import LimitOption
 from xwheel_commands.output import print_fields
 from xwheel_commands.table import ALWAYS, Column, moment
 

@@ -28,7 +28,7 @@ from xwheel.cli.options import (
 )
 from xwheel.errors import FieldError, NotFoundError
 
-from xwheel_commands.options import NodeOption, ReasonOption, UrlOption
+from xwheel_commands.arguments import NodeOption, ReasonOption, UrlOption
 from xwheel_commands.printer import Printer
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from xwheel.cli.output import plain, print_json
 from xwheel.errors import ConfigError
 
 from xwheel_commands import GROUPS
+from xwheel_commands.arguments import JobArgument, LimitOption
 from xwheel_commands.connection import ChangeApi, NodeApi, connected
-from xwheel_commands.options import JobArgument, LimitOption
 from xwheel_commands.table import ALWAYS, Column, moment
 
 app = command_group(GROUPS["glue"])

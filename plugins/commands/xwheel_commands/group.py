@@ -11,8 +11,8 @@ from xwheel.cli.output import print_json
 from xwheel.errors import FieldError
 
 from xwheel_commands import GROUPS
+from xwheel_commands.arguments import LimitOption, WideOption
 from xwheel_commands.connection import NodeApi, connected
-from xwheel_commands.options import LimitOption, WideOption
 from xwheel_commands.output import local_time, print_fields, shown
 from xwheel_commands.table import ALWAYS, Column, moment, print_table
 

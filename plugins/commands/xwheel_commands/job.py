@@ -13,8 +13,8 @@ from xwheel.errors import FieldError
 from xwheel.model.shorthand import schedule_fields
 
 from xwheel_commands import GROUPS, job_versions
+from xwheel_commands.arguments import GroupFilter, JobArgument, LimitOption, SetOption, WideOption
 from xwheel_commands.connection import ChangeApi, NodeApi, connected, set_values
-from xwheel_commands.options import GroupFilter, JobArgument, LimitOption, SetOption, WideOption
 from xwheel_commands.output import instant_ms, span_ms, utc_instant
 from xwheel_commands.run import report_run
 from xwheel_commands.table import ALWAYS, Column, moment, print_table

@@ -8,8 +8,8 @@ import msgspec
 import typer
 from xwheel.cli.output import plain, print_json
 
+from xwheel_commands.arguments import JobArgument, LimitOption
 from xwheel_commands.connection import ChangeApi, NodeApi, connected
-from xwheel_commands.options import JobArgument, LimitOption
 from xwheel_commands.table import ALWAYS, Column, moment, print_table
 
 

@@ -10,8 +10,8 @@ from xwheel.cli.options import given
 from xwheel.cli.output import print_json
 from xwheel.errors import FieldError
 
+from xwheel_commands.arguments import GroupFilter, JobFilter, WideOption
 from xwheel_commands.connection import NodeApi, connected
-from xwheel_commands.options import GroupFilter, JobFilter, WideOption
 from xwheel_commands.output import instant_ms, local_time, print_fields
 from xwheel_commands.table import ALWAYS, Column, marked, moment, print_table
 

@@ -15,9 +15,9 @@ from xwheel.errors import FieldError, WireError
 from xwheel.model import Origin, RunState
 
 from xwheel_commands import GROUPS
+from xwheel_commands.arguments import GroupFilter, JobFilter, LimitOption, WideOption
 from xwheel_commands.connection import NodeApi, connected, is_id
 from xwheel_commands.follow import FINAL, SUCCEEDED, Follower, last_attempts, why
-from xwheel_commands.options import GroupFilter, JobFilter, LimitOption, WideOption
 from xwheel_commands.output import instant_ms, span_ms
 from xwheel_commands.run_log import LogWish, print_log, search_log
 from xwheel_commands.table import ALWAYS, Column, marked, moment

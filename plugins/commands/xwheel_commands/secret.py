@@ -16,9 +16,9 @@ from xwheel.clock import wall_ms
 from xwheel.errors import ConfigError, FieldError
 
 from xwheel_commands import GROUPS
+from xwheel_commands.arguments import ToFileOption, WideOption
 from xwheel_commands.connection import ConfiguredDatabase, DatabaseOrNode, connected, group_id_of, segment
 from xwheel_commands.files import keep_secret
-from xwheel_commands.options import ToFileOption, WideOption
 from xwheel_commands.output import utc_time
 from xwheel_commands.table import ALWAYS, Column, moment
 

@@ -13,9 +13,9 @@ from xwheel.clock import wall_ms
 from xwheel.errors import FieldError
 
 from xwheel_commands import GROUPS
+from xwheel_commands.arguments import ToFileOption, WideOption
 from xwheel_commands.connection import DatabaseOrNode, connected, group_id_of, segment
 from xwheel_commands.files import keep_secret
-from xwheel_commands.options import ToFileOption, WideOption
 from xwheel_commands.output import span_ms
 from xwheel_commands.roles import (
     GroupRolesOption,

@@ -15,8 +15,8 @@ from xwheel.cli.lazy import command_group
 from xwheel.cli.options import TokenOption
 from xwheel.cli.output import print_json, visible
 from xwheel.errors import ConfigError, ConflictError, FieldError, XwheelError
+from xwheel_commands.arguments import UrlOption
 from xwheel_commands.connection import NodeApi, connected
-from xwheel_commands.options import UrlOption
 
 if TYPE_CHECKING:
     from xwheel_jobs_as_code.diff import Step

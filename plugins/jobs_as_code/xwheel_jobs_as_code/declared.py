@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from xwheel.cli.lazy import command_group
 from xwheel.cli.output import print_json
+from xwheel_commands.arguments import JobArgument, LimitOption, WideOption
 from xwheel_commands.connection import ChangeApi, NodeApi, connected
-from xwheel_commands.options import JobArgument, LimitOption, WideOption
 from xwheel_commands.table import ALWAYS, Column, print_table
 
 app = command_group()

@@ -9,9 +9,9 @@ import typer
 from xwheel.cli.lazy import command_group
 from xwheel.cli.options import given
 from xwheel.errors import NotFoundError
+from xwheel_commands.arguments import ToFileOption, WideOption
 from xwheel_commands.connection import DatabaseOrNode, connected
 from xwheel_commands.files import keep_secret, login_link
-from xwheel_commands.options import ToFileOption, WideOption
 from xwheel_commands.roles import (
     GroupRolesOption,
     RoleOption,

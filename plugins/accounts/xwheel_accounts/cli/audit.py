@@ -13,8 +13,8 @@ from xwheel.cli.lazy import command_group
 from xwheel.cli.options import given
 from xwheel.cli.output import print_json, visible
 from xwheel.errors import ConfigError, FieldError
+from xwheel_commands.arguments import WideOption
 from xwheel_commands.connection import ConfiguredDatabase, NodeApi, connected
-from xwheel_commands.options import WideOption
 from xwheel_commands.output import instant_ms, local_time
 from xwheel_commands.table import ALWAYS, Column, moment
 
