@@ -19,6 +19,7 @@ from schemathesis.engine import Status, events, from_schema
 from schemathesis.generation.modes import GenerationMode
 
 from tests.component.api.conftest import TOKEN, Api, api
+from tests.product.openapi.conftest import described
 from tests.support.rows import NOW, make_executor, make_run
 from xwheel.api.app import build_management_app
 from xwheel.api.schema.fields import VISIBLE
@@ -179,7 +180,7 @@ def test_the_api_keeps_to_its_document(
     parts = replace(busy.parts, config=ApiSection(max_body_bytes=LONGEST_BODY))
     listener = Listener(
         "api",
-        build_management_app(parts),
+        build_management_app(described(parts)),
         host="127.0.0.1",
         port=0,
         threads=4,

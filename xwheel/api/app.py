@@ -15,9 +15,6 @@ from xwheel.api.http.client import TrustedProxies
 from xwheel.api.http.gates import PluginGates
 from xwheel.api.http.permissions import PERMISSIONS
 from xwheel.api.http.resource import ApiParts, Resource
-from xwheel.api.openapi.document import DescribedRoute
-from xwheel.api.openapi.pages import Documents, OpenApiDocument, ReferencePage, ReferenceStyle
-from xwheel.api.openapi.words import TAGS
 from xwheel.api.plugins.routes import PREFIX, PluginResources, PluginRoutes
 from xwheel.api.v1.access.secrets import Secret, Secrets
 from xwheel.api.v1.access.tokens import Token, Tokens
@@ -120,7 +117,7 @@ def plugin_routes(parts: ApiParts) -> PluginRoutes:
     Raises:
         PluginError: Some cannot be served; the message names the plugin.
     """
-    own = {path.split("/")[1] for path in (*ROUTES, "/health", "/openapi.json")}
+    own = {path.split("/")[1] for path in (*ROUTES, "/health")}
     return PluginRoutes(parts, frozenset(own))
 
 
@@ -161,19 +158,9 @@ def build_management_app(
         suffix = action if is_own else None
         needs = PERMISSIONS.get(path.replace(":id}", "}"))
         app.add_route(PREFIX + path, resources[kind], suffix=suffix, needs=needs)
-    of_plugins = PluginResources(parts, further.site)
-    of_plugins.add_to(app)
+    PluginResources(parts, further.site).add_to(app)
     further.add_to_management(app)
-    app.chapters = {
-        **TAGS,
-        **{name: words for name, words in of_plugins.chapters.items() if name not in TAGS},
-    }
-    documents = Documents(
-        lambda: [DescribedRoute(*route, app.needs[route[0]]) for route in app.routes], app.chapters
-    )
-    app.add_route(f"{PREFIX}/openapi.json", OpenApiDocument(documents), needs=PERMISSIONS["/openapi.json"])
-    app.add_route("/docs", ReferencePage(documents), needs=public)
-    app.add_route("/docs/reference.css", ReferenceStyle(documents), needs=public)
+    further.site.served = app.routes
     for prefix, sink in page_sinks(parts.plugins.pages).items():
         app.add_sink(sink, prefix, need=PUBLIC)
     # a group's token is told, too, that what it is for is not there without a plugin

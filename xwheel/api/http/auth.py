@@ -29,7 +29,7 @@ from xwheel.model.access import (
     set_actor,
 )
 from xwheel.plugin.gates import NamesCaller
-from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of, OfObject
+from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of, OfObject, ResourceRoute
 from xwheel.runtime.http_limits import Refusals, route_of
 from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
@@ -361,8 +361,7 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
     """A Falcon application that refuses routes and sinks that do not say what they need when they are added.
 
     Attributes:
-        routes: Template, resource and suffix of every route.
-        chapters: First part of a path to what the OpenAPI document says of its operations together.
+        routes: Every route, with its whole path.
 
     Args:
         gate: Checks what they need.
@@ -379,8 +378,7 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
         super().__init__(middleware=[gate, *([] if before is None else [_Before(before)]), Packing()])
         self._gate = gate
         self._refuses_body = refuses_body
-        self.routes: list[tuple[str, object, str | None]] = []
-        self.chapters: Mapping[str, str] = {}
+        self.routes: list[ResourceRoute] = []
 
     @property
     def needs(self) -> Mapping[str, Methods]:
@@ -422,7 +420,7 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
             )
         super().add_route(uri_template, resource, **kwargs)
         self._gate.needs[uri_template] = needs
-        self.routes.append((uri_template, resource, kwargs.get("suffix")))
+        self.routes.append(ResourceRoute(uri_template, resource, needs, kwargs.get("suffix"), at_root=True))
 
     def add_sink(
         self, sink: Callable[..., None], prefix: Any = r"/", *, need: Need | None = None, **kwargs: Any

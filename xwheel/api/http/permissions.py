@@ -1,4 +1,4 @@
-"""What each route needs: the one table that the check of calls, the OpenAPI document, the pages and the tests read."""
+"""What each route needs: the one table that the check of calls, the pages and the tests read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from xwheel.model.access import Permission
-from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of
+from xwheel.plugin.resources import CALLER, Methods, Need, Of
 
 _READ_SOME: Final = Need(Permission.READ, Of.SOME)
 _RUN_SOME: Final = Need(Permission.RUN, Of.SOME)
@@ -75,6 +75,5 @@ PERMISSIONS: Final[Mapping[str, Methods]] = {
     "/plugins": {"GET": _READ_SOME},
     "/console/manifest": {"GET": CALLER},
     "/nodes": {"GET": _READ_SOME},
-    "/openapi.json": {"GET": PUBLIC},
 }
 """Path below the prefix, to method, to what it needs."""

@@ -314,9 +314,6 @@ class PluginRoutes:
 class PluginResources:
     """The resources of all plugins, for the management API.
 
-    Attributes:
-        chapters: First part of a path to the sentence that the OpenAPI document says of it.
-
     Args:
         parts: What the applications work with.
         site: What plugins work with.
@@ -326,7 +323,6 @@ class PluginResources:
     """
 
     def __init__(self, parts: ApiParts, site: RouteSite) -> None:
-        self.chapters: dict[str, str] = {}
         self._known: list[tuple[str, ResourceRoute]] = []
         registry = parts.plugins.resources
         for name, item in sorted(registry.items()):
@@ -340,7 +336,6 @@ class PluginResources:
             except PluginError as error:
                 raise PluginError(f"{owner}: {error}") from error
             self._known += [(owner, route) for route in found]
-            self.chapters.update(item.chapters)
 
     def add_to(self, app: GuardedApp) -> None:
         """Add them; a path that is there already is refused.
@@ -349,8 +344,8 @@ class PluginResources:
             PluginError: The message names the plugin.
         """
         for owner, route in self._known:
-            template = PREFIX + route.path
-            if any(template == known for known, *_ in app.routes):
+            template = route.path if route.at_root else PREFIX + route.path
+            if any(template == known.path for known in app.routes):
                 raise PluginError(f"{owner}: {template} cannot be added: it is there already")
             _add(
                 owner,

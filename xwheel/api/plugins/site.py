@@ -19,6 +19,7 @@ from xwheel.model import Job, RegisteredExecutor
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.deeds import Deed
 from xwheel.model.runs import OPEN_STATES
+from xwheel.plugin.resources import ResourceRoute
 from xwheel.plugin.routes import PluginGroup
 from xwheel.plugin.run_logs import LogAnswer, ReadsLogs
 from xwheel.scheduler.cluster.contract import Lease
@@ -42,6 +43,9 @@ has_recorded: Final = ContextVar("xwheel_plugin_recorded", default=False)
 class RouteSite:
     """What routes of plugins work with.
 
+    Attributes:
+        served: What the management API of this process serves.
+
     Args:
         parts: What the resources of the management API work with.
     """
@@ -54,10 +58,15 @@ class RouteSite:
         self.jobs = SiteJobs(parts)
         self.job_writer = parts.job_writer
         self.executors = SiteExecutors(parts)
+        self.served: Sequence[ResourceRoute] = ()
 
     def now_ms(self) -> int:
         """Return what time it is."""
         return self._parts.clock.now_ms()
+
+    def resources(self) -> Sequence[ResourceRoute]:
+        """Return what the management API serves."""
+        return self.served
 
     def registered(self, hook: str) -> Mapping[str, Any]:
         """Return by name what plugins registered for a hook."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -315,13 +314,6 @@ def test_a_file_is_sent_whole_or_in_part(api: Api, tmp_path: Path) -> None:
         assert ask(headers={"Range": "bytes=4-6", "If-Range": '"v0"'}).content == b"0123456789"
     path.unlink()
     assert clients.call().json["type"] == "urn:xwheel:problem:plugin-failed"
-
-
-def test_the_document_describes_them(api: Api) -> None:
-    clients = Clients(api, lambda site: [route(say, path="/{toy_id:id}")])
-    document = json.loads(clients.people.simulate_get("/api/v1/openapi.json").text)
-    found = document["paths"]["/api/v1/toys/{toy_id}"]["get"]
-    assert (found["summary"], found["x-permission"]) == ("Do something", "read, some group")
 
 
 def test_jobs_are_changed_as_the_caller(api: Api) -> None:

@@ -8,7 +8,7 @@ import falcon.testing
 import pytest
 
 from tests.component.api.conftest import TOKEN, Api
-from tests.unit.api.openapi.test_pages import API, table_of
+from tests.unit.api.test_pages import API, table_of
 from xwheel.api.schema.access import NewTokenView, TokenCreate, TokenQuery
 from xwheel.errors import ConflictError
 from xwheel.node.first_secrets import ManagementToken
