@@ -14,13 +14,14 @@ from xwheel.api.http.auth import ApiGate, GuardedApp
 from xwheel.api.http.client import TrustedProxies
 from xwheel.api.http.gates import PluginGates
 from xwheel.api.http.permissions import PERMISSIONS
-from xwheel.api.http.resource import ApiParts, Resource
+from xwheel.api.http.resource import Resource
+from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.routes import PREFIX, PluginResources, PluginRoutes
 from xwheel.api.v1.access.secrets import Secret, Secrets
 from xwheel.api.v1.access.tokens import Token, Tokens
 from xwheel.api.v1.calendars import CalendarResource, Calendars
 from xwheel.api.v1.groups import Executors, Group, GroupExecutors, Groups
-from xwheel.api.v1.health import Healthz, NodeHealth, Readyz
+from xwheel.api.v1.health import Health
 from xwheel.api.v1.jobs import BulkJobs, Children, JobResource, Jobs
 from xwheel.api.v1.nodes import Nodes
 from xwheel.api.v1.pages import Manifest, page_sinks
@@ -35,6 +36,7 @@ from xwheel.plugin.resources import PUBLIC, Need, Of
 from xwheel.scheduler.jobs.jobs import BulkAction
 
 ROUTES: Final[dict[str, type[Resource]]] = {
+    "/health": Health,
     "/groups": Groups,
     "/groups/{group_id:id}": Group,
     "/groups/{group_id:id}/executors": GroupExecutors,
@@ -117,7 +119,7 @@ def plugin_routes(parts: ApiParts) -> PluginRoutes:
     Raises:
         PluginError: Some cannot be served; the message names the plugin.
     """
-    own = {path.split("/")[1] for path in (*ROUTES, "/health")}
+    own = {path.split("/")[1] for path in ROUTES}
     return PluginRoutes(parts, frozenset(own))
 
 
@@ -138,7 +140,7 @@ def build_management_app(
         routes: Those of plugins; None takes them from the parts.
         before: Called before each call with a token; for a process without loops, which must read what others changed.
     """
-    proxies = TrustedProxies(parts.config.trusted_proxies)
+    proxies = TrustedProxies(parts.config.api.trusted_proxies)
     further = routes or plugin_routes(parts)
     gates = PluginGates(parts.plugins.gates, further.site, proxies)
     gate = ApiGate(parts.db, parts.access.tokens, gates, parts.clock, proxies, parts.audit)
@@ -146,12 +148,9 @@ def build_management_app(
     app.router_options.converters["id"] = IdConverter
     app.add_error_handler(Exception, gate.on_error)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
-    ready = Readyz(parts.health, parts.db, parts.clock)
-    public = {"GET": PUBLIC}
-    app.add_route("/healthz", Healthz(parts.health), needs=public)
-    app.add_route("/readyz", ready, needs=public)
-    app.add_route(f"{PREFIX}/health", NodeHealth(parts.health, ready), needs=PERMISSIONS["/health"])
     resources = {kind: kind(parts) for kind in ROUTES.values()}
+    for name in ("healthz", "readyz"):
+        app.add_route(f"/{name}", resources[Health], suffix=name, needs={"GET": PUBLIC})
     for path, kind in ROUTES.items():
         action = path.rpartition("/")[2]
         is_own = any(hasattr(kind, f"on_{method}_{action}") for method in ("get", "post"))

@@ -17,7 +17,7 @@ import msgspec
 
 from xwheel.api.app import build_management_app
 from xwheel.api.http.errors import PROBLEM_TYPE, RETRY_AFTER_S, TYPE_PREFIX, Problem
-from xwheel.api.parts import parts_of
+from xwheel.api.parts import ApiParts
 from xwheel.api.schema.health import HealthCounts, HealthReport
 from xwheel.clock import OffsetFilter, SystemClock
 from xwheel.config import Config
@@ -146,12 +146,7 @@ class ManagementProcess:
             lambda _: None,
             max_param_bytes=config.api.max_param_bytes,
         )
-        parts = parts_of(
-            shared,
-            ManagementParts(shared, finisher),
-            finisher,
-            health=self.health,
-        )
+        parts = ApiParts(shared, ManagementParts(shared, finisher), finisher, health=self.health)
         self._lock = threading.Lock()
         self._read_ms = self._followed_ms = -CLOCK_MS
         self.refresh()

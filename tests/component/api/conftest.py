@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,9 +17,10 @@ from sqlalchemy import inspect, select, table, text
 
 from tests.support.job_calls import Tenant
 from tests.support.lines import Line
+from tests.support.parts import with_parts
 from tests.support.rows import NOW, make_run
 from xwheel.api.app import build_management_app, executor_app, plugin_routes
-from xwheel.api.http.resource import ApiParts
+from xwheel.api.parts import ApiParts
 from xwheel.api.schema.health import HealthReport
 from xwheel.builtin import daily_interval, routers, schedule_types
 from xwheel.builtin.glue_bean import BeanGlue
@@ -233,10 +235,10 @@ def make_api(db: Database, settings: dict[str, Any], **more: Registry[Any]) -> A
             transport=lambda *_: Line(),
         )
     )
-    parts = dataclasses.replace(
+    parts = with_parts(
         api_parts(scheduler, asked.health),
         logs=AskedLogs(scheduler.core, asked),
-        listener_health=lambda: asked.listeners,
+        listeners=SimpleNamespace(health=lambda: asked.listeners),
     )
     routes = plugin_routes(parts)
     return Api(

@@ -8,7 +8,8 @@ import pytest
 from xwheel_openapi import ApiDescription
 
 from tests.component.api.conftest import LIMIT, Api, make_api
-from xwheel.api.http.resource import ApiParts
+from tests.support.parts import with_parts
+from xwheel.api.parts import ApiParts
 from xwheel.plugin import Resources
 from xwheel.plugin.registries import Registry
 from xwheel.storage.database.engine import Database
@@ -19,7 +20,7 @@ DESCRIPTION: dict[str, Resources] = {"openapi": ApiDescription()}
 def described(parts: ApiParts) -> ApiParts:
     """Return parts of an API with its description among the resources of plugins."""
     resources = parts.plugins.resources.with_objects(DESCRIPTION, "tests", ())
-    return dataclasses.replace(parts, plugins=dataclasses.replace(parts.plugins, resources=resources))
+    return with_parts(parts, plugins=dataclasses.replace(parts.plugins, resources=resources))
 
 
 @pytest.fixture

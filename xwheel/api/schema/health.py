@@ -14,19 +14,11 @@ from xwheel.api.schema.derived import fields_of
 Role = Literal["node", "management"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopHealth:
-    """The state of one of a node's loops.
+class LoopHealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """A loop of a node: ``age_ms`` is the time since its last good step, ``failures`` counts since the start."""
 
-    Attributes:
-        name: Its thread's name, without ``xwheel-``.
-        ok: Whether it lives and its last good step is recent.
-        age_ms: Milliseconds since its last good step.
-        failures: Steps that failed since the start.
-    """
-
-    name: str
-    ok: bool
+    name: str  # its thread's, without "xwheel-"
+    ok: bool  # it lives, and its last good step is recent
     age_ms: int
     failures: int
 
@@ -60,9 +52,6 @@ class HealthReport:
         role: What the process is.
         stale_loops: Names of loops whose last good step is too long ago.
         holds_leases: Whether the node holds the leases it should.
-        partitions: How many partitions it holds.
-        loops: All loops.
-        counts: What it has counted.
         missing_plugins: Plugins that are broken or not installed, and without which its settings let it start.
     """
 
@@ -70,7 +59,7 @@ class HealthReport:
     stale_loops: Sequence[str] = ()
     holds_leases: bool = True
     partitions: int = 0
-    loops: Sequence[LoopHealth] = ()
+    loops: Sequence[LoopHealthView] = ()
     counts: HealthCounts = HealthCounts()
     missing_plugins: Sequence[str] = ()
 
@@ -84,11 +73,6 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     role: Role | UnsetType = UNSET
     failing: list[str] | UnsetType = UNSET
-
-
-@fields_of(LoopHealth)
-class LoopHealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """A loop of a node: ``age_ms`` is the time since its last good step, ``failures`` counts since the start."""
 
 
 @fields_of(HealthCounts)

@@ -9,11 +9,13 @@ from typing import Final
 import falcon
 
 from xwheel.api.http.body import BODY, take_query, take_table
-from xwheel.api.http.resource import ApiParts, Resource, by_name, named, reply, reply_page
+from xwheel.api.http.resource import Resource, by_name, named, reply, reply_page
+from xwheel.api.parts import ApiParts
 from xwheel.api.schema.messages import CalendarQuery
 from xwheel.api.schema.views import CalendarItem, CalendarPage, CalendarView
 from xwheel.errors import FieldError, NotFoundError, ScheduleError
 from xwheel.plugin.resources import Operation
+from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.storage import settings
 from xwheel.storage.database.engine import Connection
 
@@ -28,7 +30,7 @@ class Calendars(Resource):
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List calendars by name, without their definitions."""
         query = take_query(req, CalendarQuery)
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             known = settings.calendars_version(conn)
         items = [CalendarItem(name=name, updated_ms=updated_ms) for name, updated_ms in known]
         reply_page(resp, CalendarPage, CalendarItem, by_name(items, query.after), query.limit, key="name")
@@ -36,6 +38,8 @@ class Calendars(Resource):
 
 class CalendarResource(Resource):
     """``/calendars/{name}``."""
+
+    schedules: ScheduleManager
 
     def __init__(self, parts: ApiParts) -> None:
         super().__init__(parts)
@@ -46,7 +50,7 @@ class CalendarResource(Resource):
         """Return a calendar."""
         del req
         name = named(name)
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             view = _find(conn, name)
         if view is None:
             raise NotFoundError("calendar", name)
@@ -57,11 +61,11 @@ class CalendarResource(Resource):
         """Write a calendar; the jobs that use it fire by it from now on."""
         name = named(name)
         definition = take_table(req, self._limit)
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             is_new = _find(conn, name) is None
         with _naming_the_body():
-            self._parts.schedules.save_calendar(name, definition)
-        with self._db.read() as conn:
+            self.schedules.save_calendar(name, definition)
+        with self.db.read() as conn:
             view = _find(conn, name)
         if view is None:  # deleted meanwhile
             raise NotFoundError("calendar", name)
@@ -73,7 +77,7 @@ class CalendarResource(Resource):
     def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete a calendar that no job uses."""
         del req
-        self._parts.schedules.delete_calendar(named(name))
+        self.schedules.delete_calendar(named(name))
         resp.status = 204
 
 

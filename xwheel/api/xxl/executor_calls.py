@@ -13,7 +13,7 @@ from xwheel.api.http.auth import Caller, ExecutorGate, UnknownCallerError, actor
 from xwheel.api.http.body import BodyTooLargeError, read_body
 from xwheel.api.http.errors import RETRY_AFTER_S, new_incident
 from xwheel.api.http.places import Places
-from xwheel.api.http.resource import ApiParts
+from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.group_calls import PluginCalls
 from xwheel.api.xxl.plaintext import to_plain
 from xwheel.errors import (
@@ -77,7 +77,7 @@ class ExecutorCalls:
         self._logs = takers[0] if takers else None
         self._of_plugins = PluginCalls(parts, self._calls)
         # shipping waits for a store, callbacks and beats wait for nothing
-        self._log_places = Places(max(1, parts.config.executor_threads // 4), "logs are being kept")
+        self._log_places = Places(max(1, parts.config.api.executor_threads // 4), "logs are being kept")
 
     def __call__(self, req: falcon.Request, resp: falcon.Response, **params: str) -> None:
         """Answer one call; failures go to :func:`on_error`."""
@@ -116,7 +116,7 @@ class ExecutorCalls:
         return True
 
     def _read(self, req: falcon.Request) -> bytes:
-        return read_body(req, self._parts.config.max_body_bytes)
+        return read_body(req, self._parts.config.api.max_body_bytes)
 
     def _register(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
         request = codec.decode_registry(body)

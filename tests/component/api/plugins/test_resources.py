@@ -14,6 +14,7 @@ import pytest
 from tests.component.api.conftest import TOKEN, Api, DeclaredAnswers
 from tests.component.api.plugins.test_routes import OWNER, viewer_of
 from tests.support.job_calls import Tenant
+from tests.support.parts import with_parts
 from xwheel.api.app import build_management_app
 from xwheel.errors import ConfigError, NotFoundError, PluginError
 from xwheel.plugin import (
@@ -73,7 +74,7 @@ class Toys:
 def app_with(api: Api, *routes: ResourceRoute) -> DeclaredAnswers:
     registry = api.parts.plugins.resources.with_objects({"toys": Toys(*routes)}, OWNER, ())
     plugins = dataclasses.replace(api.parts.plugins, resources=registry)
-    return DeclaredAnswers(build_management_app(dataclasses.replace(api.parts, plugins=plugins)))
+    return DeclaredAnswers(build_management_app(with_parts(api.parts, plugins=plugins)))
 
 
 def needs_of(owned: Owned) -> dict[str, Need]:
@@ -115,7 +116,7 @@ def test_only_what_works_along_may_serve_nothing(api: Api) -> None:
     for item, words in ((Busy(), ""), (Toys(), "resources toys: 0 paths; from 1 to 200 are allowed")):
         registry = Registry("set of resources", {"toys": item}, {"toys": OWNER})
         plugins = dataclasses.replace(api.parts.plugins, resources=registry)
-        parts = dataclasses.replace(api.parts, plugins=plugins)
+        parts = with_parts(api.parts, plugins=plugins)
         with pytest.raises(PluginError, match=words) if words else nullcontext():
             build_management_app(parts)
 
@@ -128,7 +129,7 @@ def test_settings_that_do_not_fit_are_the_settings_fault(api: Api) -> None:
     registry = Registry("set of resources", {"toys": Picky()}, {"toys": OWNER})
     plugins = dataclasses.replace(api.parts.plugins, resources=registry)
     with pytest.raises(ConfigError, match=r"^toys\.colour: there is no red$"):
-        build_management_app(dataclasses.replace(api.parts, plugins=plugins))
+        build_management_app(with_parts(api.parts, plugins=plugins))
 
 
 class Listing(Toys):
@@ -144,7 +145,7 @@ def test_a_plugin_sees_all_that_is_served_with_its_needs(api: Api) -> None:
     item = Listing(ResourceRoute("/toys/{toy_id:id}", Toy(), needs))
     registry = Registry("set of resources", {"toys": item}, {"toys": OWNER})
     plugins = dataclasses.replace(api.parts.plugins, resources=registry)
-    app = build_management_app(dataclasses.replace(api.parts, plugins=plugins))
+    app = build_management_app(with_parts(api.parts, plugins=plugins))
     found = {route.path: route for route in item.site.resources()}
     assert found["/api/v1/toys/{toy_id:id}"].needs == needs
     assert str(found["/healthz"].needs["GET"]) == "public"

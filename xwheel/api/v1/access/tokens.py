@@ -9,6 +9,7 @@ from typing import Protocol
 
 import falcon
 
+from xwheel.access.parts import AccessParts
 from xwheel.access.tokens import TokenManager, check_networks
 from xwheel.api.http.body import take_body, take_query
 from xwheel.api.http.resource import Resource, by_name, named, naming, reply, reply_page, view_of
@@ -34,11 +35,13 @@ from xwheel.storage.database.engine import Connection
 class Tokens(Resource):
     """``/tokens``."""
 
+    access: AccessParts
+
     @Operation({200: TokenPage}, query=TokenQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List tokens by name."""
         query, actor = take_query(req, TokenQuery), current_actor()
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             known = [item for item in self._list(conn) if _may_see(actor, item)]
         reply_page(resp, TokenPage, token_view, by_name(known, query.after), query.limit, key="name")
 
@@ -50,8 +53,8 @@ class Tokens(Resource):
         grants = read_grants(body.role, body.script, body.groups) if body.role or body.groups else ALL
         with naming("group_id", "group"):
             made = make_token(
-                self._parts.access.token_changes,
-                self._parts.clock,
+                self.access.token_changes,
+                self.clock,
                 body,
                 secret,
                 grants,
@@ -61,19 +64,21 @@ class Tokens(Resource):
         reply(resp, new_token_view(made, secret), 201)
 
     def _list(self, conn: Connection) -> list[KnownToken]:
-        return self._parts.access.rights.with_owners(conn, tokens.list_tokens(conn))
+        return self.access.rights.with_owners(conn, tokens.list_tokens(conn))
 
 
 class Token(Resource):
     """``/tokens/{name}``."""
+
+    access: AccessParts
 
     @Operation({200: TokenView}, problems=("not-found", "invalid-field"))
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Return a token, without its secret."""
         del req
         wanted = named(name)
-        with self._db.read() as conn:
-            (found,) = self._parts.access.rights.with_owners(conn, [tokens.get_token(conn, wanted)])
+        with self.db.read() as conn:
+            (found,) = self.access.rights.with_owners(conn, [tokens.get_token(conn, wanted)])
         if not _may_see(current_actor(), found):
             raise NotFoundError("token", wanted)
         reply(resp, token_view(found))
@@ -83,7 +88,7 @@ class Token(Resource):
         """Delete a token; within a second it opens nothing."""
         del req
         wanted, actor = named(name), current_actor()
-        self._parts.access.token_changes.delete(wanted, may=partial(_may_see, actor))
+        self.access.token_changes.delete(wanted, may=partial(_may_see, actor))
         resp.status = 204
 
 
