@@ -47,14 +47,7 @@ class ManagementApp:
     Nothing that a process has opened is used in another one: after a fork the first call opens the database again, and
     what was copied is left alone.
 
-    Thread-safety: any thread may call it.
-
-    Args:
-        config: The settings.
-
-    Raises:
-        ConfigError: A setting cannot be used, or no node has ever started on this database.
-        XwheelError: As :func:`xwheel.api.management_app` says.
+    Any thread may call it. It raises what :func:`xwheel.api.management_app` says.
     """
 
     def __init__(self, config: Config) -> None:
@@ -113,20 +106,7 @@ class ManagementApp:
 
 
 class ManagementProcess:
-    """What serves the management API within one process.
-
-    Attributes:
-        pid: The process.
-        app: The application.
-
-    Args:
-        config: The settings.
-        db: The database, at this version's schema.
-        plugins: What jobs may name.
-        token: The token that all executors share.
-        keys: What executor secrets are sealed under.
-        tls: The authority that calls to executors trust, and the certificate that they show.
-    """
+    """What serves the management API within one process, whose number is ``pid``."""
 
     def __init__(
         self, config: Config, db: Database, plugins: Plugins, token: str, keys: KeyRing, tls: TlsFiles

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Resource:
-    """A resource; what its methods need stands in :mod:`xwheel.api.http.permissions`.
+    """A resource; what its methods need stands in :data:`xwheel.api.app.ROUTES`.
 
     What it takes of the parts of the application it names, as annotated attributes of its class; it has no others.
     """
@@ -146,11 +146,7 @@ def run_views(conn: Connection, runs: Sequence[Run]) -> list[RunView]:
 
 @contextmanager
 def naming(field: str, kind: str) -> Iterator[None]:
-    """Blame a field of the body if the object that it refers to is not there.
-
-    Raises:
-        FieldError: Instead of the NotFoundError of an object of this kind.
-    """
+    """Raise FieldError, which blames a field of the body, instead of NotFoundError of the object that it refers to."""
     try:
         yield
     except NotFoundError as error:

@@ -25,43 +25,27 @@ class LoopHealthView(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthCounts:
-    """What a node has counted since its start.
+    """What a node has counted since its start."""
 
-    Attributes:
-        deadlocks: Transactions that lost a race: deadlocks, serialization failures, locks that came too late.
-        retries: Transactions that were done again, after a lost race or a broken connection.
-        broken_connections: Connections to the database that broke while they were used.
-        clock_steps: Jumps of the database's clock.
-        connections_refused: Connections that both listeners refused at a limit.
-        connections_cut: Connections that they closed because they trickled or did not read.
-    """
-
-    deadlocks: int = 0
-    retries: int = 0
-    broken_connections: int = 0
-    clock_steps: int = 0
-    connections_refused: int = 0
-    connections_cut: int = 0
+    deadlocks: int = 0  # lost races of transactions, serialization failures and locks that came too late too
+    retries: int = 0  # transactions that were done again, after a lost race or a broken connection
+    broken_connections: int = 0  # to the database, while they were used
+    clock_steps: int = 0  # jumps of the database's clock
+    connections_refused: int = 0  # by both listeners, at a limit
+    connections_cut: int = 0  # which trickled or did not read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReport:
-    """The state of a node, or of a process that only serves the management API, as far as it needs no database.
-
-    Attributes:
-        role: What the process is.
-        stale_loops: Names of loops whose last good step is too long ago.
-        holds_leases: Whether the node holds the leases it should.
-        missing_plugins: Plugins that are broken or not installed, and without which its settings let it start.
-    """
+    """The state of a node, or of a process that only serves the management API, as far as it needs no database."""
 
     role: Role = "node"
-    stale_loops: Sequence[str] = ()
-    holds_leases: bool = True
+    stale_loops: Sequence[str] = ()  # names of loops whose last good step is too long ago
+    holds_leases: bool = True  # those that it should
     partitions: int = 0
     loops: Sequence[LoopHealthView] = ()
     counts: HealthCounts = HealthCounts()
-    missing_plugins: Sequence[str] = ()
+    missing_plugins: Sequence[str] = ()  # broken or not installed, and its settings let it start without
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import falcon
 from xwheel.api.http.body import BODY, take_query, take_table
 from xwheel.api.http.resource import Resource, by_name, named, reply, reply_page
 from xwheel.api.parts import ApiParts
-from xwheel.api.schema.messages import CalendarQuery
+from xwheel.api.schema.messages import NameQuery
 from xwheel.api.schema.views import CalendarItem, CalendarPage, CalendarView
 from xwheel.errors import FieldError, NotFoundError, ScheduleError
 from xwheel.plugin.resources import Operation
@@ -26,10 +26,10 @@ MAX_CALENDAR_BYTES: Final = 60_000
 class Calendars(Resource):
     """``/calendars``."""
 
-    @Operation({200: CalendarPage}, query=CalendarQuery)
+    @Operation({200: CalendarPage}, query=NameQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List calendars by name, without their definitions."""
-        query = take_query(req, CalendarQuery)
+        query = take_query(req, NameQuery)
         with self.db.read() as conn:
             known = settings.calendars_version(conn)
         items = [CalendarItem(name=name, updated_ms=updated_ms) for name, updated_ms in known]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import falcon
 import msgspec
@@ -22,24 +23,6 @@ from xwheel.storage.access import executor_secrets
 from xwheel.storage.database.engine import Connection
 from xwheel.storage.database.rows import groups_among
 from xwheel.wire import contract
-
-
-class ShowsExecutors(Resource):
-    """A resource that answers with live executors."""
-
-    registry: ExecutorRegistry
-
-    def view(self, executor: RegisteredExecutor) -> ExecutorView:
-        """Return what clients see of an executor."""
-        secret, earlier = self.registry.secret_names(executor)
-        return view_of(
-            ExecutorView,
-            executor,
-            labels=dict(executor.labels),
-            secret=secret,
-            earlier_secret=earlier,
-            source="by_hand" if executor.by_hand else "registered",
-        )
 
 
 class ShowsGroups(Resource):
@@ -160,7 +143,7 @@ class Groups(ShowsGroups):
 
 
 class Group(ShowsGroups):
-    """``/groups/{group_id}``."""
+    """``/groups/{group_id}`` and its executors."""
 
     @Operation({200: GroupView}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
@@ -228,22 +211,20 @@ class Group(ShowsGroups):
         self.db.transaction(work)
         resp.status = 204
 
-
-class GroupExecutors(ShowsExecutors):
-    """``/groups/{group_id}/executors``."""
-
     @Operation({200: ExecutorPage}, problems=("not-found",))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
+    def on_get_executors(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """List all live executors of a group, suspects last."""
         del req
         with self.db.read() as conn:
             executors.get_group(conn, group_id)
         live = self.registry.live(group_id, self.clock.now_ms())
-        reply(resp, ExecutorPage(items=list(map(self.view, live))))
+        reply(resp, ExecutorPage(items=[_executor_view(self.registry, item) for item in live]))
 
 
-class Executors(ShowsExecutors):
+class Executors(Resource):
     """``/executors``."""
+
+    registry: ExecutorRegistry
 
     @Operation({200: ExecutorPage}, query=ExecutorQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -255,7 +236,19 @@ class Executors(ShowsExecutors):
             (item for item in live if item.id > query.after and (groups is None or item.group_id in groups)),
             key=lambda item: item.id,
         )
-        reply_page(resp, ExecutorPage, self.view, found, query.limit)
+        reply_page(resp, ExecutorPage, partial(_executor_view, self.registry), found, query.limit)
+
+
+def _executor_view(registry: ExecutorRegistry, executor: RegisteredExecutor) -> ExecutorView:
+    secret, earlier = registry.secret_names(executor)
+    return view_of(
+        ExecutorView,
+        executor,
+        labels=dict(executor.labels),
+        secret=secret,
+        earlier_secret=earlier,
+        source="by_hand" if executor.by_hand else "registered",
+    )
 
 
 def _shown(conn: Connection, group: ExecutorGroup, has_addresses: bool) -> dict[str, object]:

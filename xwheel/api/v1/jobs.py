@@ -14,15 +14,7 @@ from xwheel.api.http.body import InputError, fields_in, take_body, take_changes,
 from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
 from xwheel.api.http.errors import problem_of
 from xwheel.api.http.headers import KEY_HEADER, MATCH_HEADER, idempotency_key, wanted_revision
-from xwheel.api.http.resource import (
-    PlansRuns,
-    Resource,
-    naming,
-    readable_groups,
-    reply,
-    view_of,
-)
-from xwheel.api.schema.last_and_next import RecentItem, RecentQuery, RecentRun, RecentView
+from xwheel.api.http.resource import PlansRuns, Resource, naming, readable_groups, reply, view_of
 from xwheel.api.schema.messages import (
     Bulk,
     BulkRun,
@@ -34,6 +26,7 @@ from xwheel.api.schema.messages import (
     JobRevision,
     JobSearch,
     JobSort,
+    RecentQuery,
     RunRequest,
 )
 from xwheel.api.schema.views import (
@@ -43,6 +36,9 @@ from xwheel.api.schema.views import (
     FamilyView,
     JobPage,
     JobView,
+    RecentItem,
+    RecentRun,
+    RecentView,
     RunView,
 )
 from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields

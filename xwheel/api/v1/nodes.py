@@ -8,7 +8,7 @@ import falcon
 
 from xwheel import __version__
 from xwheel.api.http.resource import Resource, reply
-from xwheel.api.schema.nodes import NodesView, NodeView
+from xwheel.api.schema.views import NodesView, NodeView
 from xwheel.plugin.resources import Operation
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.storage import leases

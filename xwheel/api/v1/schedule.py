@@ -13,9 +13,8 @@ import falcon
 from xwheel import cron
 from xwheel.api.http.body import fields_in, rules_of, take_body, take_query
 from xwheel.api.http.resource import Resource, readable_groups, reply
-from xwheel.api.schema.last_and_next import UpcomingItem, UpcomingPage, UpcomingQuery
-from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery
-from xwheel.api.schema.views import DueView, PauseView, PreviewView, WordsView
+from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery, UpcomingQuery
+from xwheel.api.schema.views import DueView, PauseView, PreviewView, UpcomingItem, UpcomingPage, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
 from xwheel.model import Job
 from xwheel.model.jobs import check_period, draft_job

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -15,7 +17,6 @@ from xwheel.api.http.errors import RETRY_AFTER_S, new_incident
 from xwheel.api.http.places import Places
 from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.group_calls import PluginCalls
-from xwheel.api.xxl.plaintext import to_plain
 from xwheel.errors import (
     BusyError,
     ForbiddenError,
@@ -47,6 +48,16 @@ OBJECT_GENERATION: Final = 4
 ARRAY_GENERATION: Final = 3
 REPORTED: Final = 5
 """Items that the message of an answer names; the data names all."""
+# only names of HTML: "<init>" in a Java stack trace and "<module>" in a Python one are text
+_NAMES: Final = (
+    "article|aside|audio|base|blockquote|body|button|canvas|center|code|dd|del|div|dl|dt|em|embed|fieldset|font|"
+    "footer|form|frame|h[1-6]|head|header|hr|html|iframe|img|input|ins|label|li|link|main|meta|nav|object|ol|option|"
+    "pre|script|section|select|small|source|span|strike|strong|style|sub|sup|svg|table|tbody|td|textarea|tfoot|th|"
+    "thead|title|tr|tt|ul|video"
+)
+_BREAK: Final = re.compile(r"<br\s*/?>|</p\s*>", re.IGNORECASE)
+_TAG: Final = re.compile(rf"</?(?:[abipsu]|(?i:{_NAMES}))(?:[\s/][^<>]*)?>|<!--[^<>]*-->")
+_ENTITY: Final = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")
 
 
 class NotPostError(WireError):
@@ -309,3 +320,17 @@ def _partly(
     # Java executors cannot parse an answer whose data is anything but text
     rows = [{"logId": entry.run_id, "code": contract.FAIL, "msg": entry.error} for entry in report]
     return Response(code=contract.OK, message=message, data=encode(rows).decode())
+
+
+def to_plain(message: str) -> str:
+    """Return a message without markup: breaks become new lines, tags go, entities become characters."""
+    if "<" in message:
+        message = _TAG.sub("", _BREAK.sub("\n", message))
+    if "&" in message:
+        # after the tags: an escaped tag was meant to be read as text
+        message = _ENTITY.sub(_unescape, message)
+    return message
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return html.unescape(match[0]).replace("\xa0", " ").replace("\x00", "")

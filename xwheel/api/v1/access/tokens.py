@@ -19,10 +19,11 @@ from xwheel.api.schema.access import (
     NewTokenView,
     TokenCreate,
     TokenPage,
-    TokenQuery,
     TokenView,
+    read_grants,
+    roles_of,
 )
-from xwheel.api.v1.access.grants import read_grants, roles_of
+from xwheel.api.schema.messages import NameQuery
 from xwheel.clock import Clock
 from xwheel.errors import NotFoundError
 from xwheel.model.access import ALL, Actor, Grants, Permission, Role, current_actor
@@ -37,10 +38,10 @@ class Tokens(Resource):
 
     access: AccessParts
 
-    @Operation({200: TokenPage}, query=TokenQuery)
+    @Operation({200: TokenPage}, query=NameQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List tokens by name."""
-        query, actor = take_query(req, TokenQuery), current_actor()
+        query, actor = take_query(req, NameQuery), current_actor()
         with self.db.read() as conn:
             known = [item for item in self._list(conn) if _may_see(actor, item)]
         reply_page(resp, TokenPage, token_view, by_name(known, query.after), query.limit, key="name")
@@ -53,12 +54,7 @@ class Tokens(Resource):
         grants = read_grants(body.role, body.script, body.groups) if body.role or body.groups else ALL
         with naming("group_id", "group"):
             made = make_token(
-                self.access.token_changes,
-                self.clock,
-                body,
-                secret,
-                grants,
-                group_id=body.group_id,
+                self.access.token_changes, self.clock, body, secret, grants, group_id=body.group_id
             )
         resp.location = f"/api/v1/tokens/{made.name}"
         reply(resp, new_token_view(made, secret), 201)
