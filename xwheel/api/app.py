@@ -179,7 +179,6 @@ def build_management_app(
     return app
 
 
-def refuse_unknown(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
+def refuse_unknown(_req: falcon.Request, _resp: falcon.Response, **_params: str) -> None:
     """Answer calls of known callers below ``/api`` that no route takes."""
-    del req, resp, params
     raise falcon.HTTPRouteNotFound

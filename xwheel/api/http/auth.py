@@ -172,10 +172,9 @@ class ApiGate(_CountingGate):
         return replace(caller, address=self._proxies.address_of(req))
 
     def process_resource(
-        self, req: falcon.Request, resp: falcon.Response, resource: object, params: dict[str, Any]
+        self, req: falcon.Request, _resp: falcon.Response, _resource: object, params: dict[str, Any]
     ) -> None:
         """Check what a matched route needs; a method that it does not have is refused like a path there is not."""
-        del resp, resource
         methods = self.needs[str(req.uri_template)]
         other = PUBLIC if all(need.of is Of.ANYONE for need in methods.values()) else CALLER
         self.require(req, methods.get(req.method, other), params)
@@ -183,13 +182,12 @@ class ApiGate(_CountingGate):
             self._before()
 
     def process_response(
-        self, req: falcon.Request, resp: falcon.Response, resource: object, req_succeeded: bool
+        self, _req: falcon.Request, resp: falcon.Response, _resource: object, _req_succeeded: bool
     ) -> None:
         """Keep answers out of caches and out of content sniffers; this thread serves the next caller.
 
         Files that are the same for everybody say themselves how long they may be kept.
         """
-        del req, resource, req_succeeded
         set_actor(NODE)
         if resp.get_header("Cache-Control") is None:
             resp.set_header("Cache-Control", "no-store")
@@ -286,11 +284,7 @@ class ExecutorGate(_CountingGate):
             raise
 
     def identify(self, req: falcon.Request) -> Caller:
-        """Return who calls, and count nothing.
-
-        Raises:
-            UnknownCallerError: As :meth:`require` says.
-        """
+        """Return who calls, and count nothing; raises what :meth:`require` does."""
         token = req.get_header(contract.TOKEN_HEADER) or ""
         app_name = (req.get_header(contract.APP_NAME_HEADER) or "").strip()
         caller = self._identify(token, app_name, req.remote_addr) if 0 < len(token) <= MAX_TOKEN else None

@@ -141,9 +141,8 @@ def write_problem(resp: falcon.Response, problem: Problem) -> None:
     resp.data = msgspec.json.encode(problem)
 
 
-def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: object) -> None:
+def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _params: object) -> None:
     """Answer with the problem that the table names; an unexpected error tells the client only its incident."""
-    del params
     problem = problem_of(error)
     if problem is None:
         problem = Problem(
@@ -163,10 +162,9 @@ def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, param
 
 
 def on_http_error(
-    req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: object
+    req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, _params: object
 ) -> None:
     """Give Falcon's own refusals, such as an unknown route or a wrong method, the same form."""
-    del params
     status = HTTPStatus(error.status_code)
     slug = {404: "unknown-route", 405: "method-not-allowed"}.get(status.value, "bad-request")
     if error.headers:

@@ -46,9 +46,8 @@ class CalendarResource(Resource):
         self._limit = min(self._limit, MAX_CALENDAR_BYTES)
 
     @Operation({200: CalendarView}, problems=("not-found", "invalid-field"))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Return a calendar."""
-        del req
         name = named(name)
         with self.db.read() as conn:
             view = _find(conn, name)
@@ -74,9 +73,8 @@ class CalendarResource(Resource):
         reply(resp, view, 201 if is_new else 200)
 
     @Operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+    def on_delete(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete a calendar that no job uses."""
-        del req
         self.schedules.delete_calendar(named(name))
         resp.status = 204
 

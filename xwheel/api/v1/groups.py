@@ -146,9 +146,8 @@ class Group(ShowsGroups):
     """``/groups/{group_id}`` and its executors."""
 
     @Operation({200: GroupView}, problems=("not-found",))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """Return a group."""
-        del req
         with self.db.read() as conn:
             view = self.views(conn, [executors.get_group(conn, group_id)])[group_id]
         reply(resp, view)
@@ -198,9 +197,8 @@ class Group(ShowsGroups):
             )
 
     @Operation({204: None}, problems=("not-found", "conflict"))
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
+    def on_delete(self, _req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """Delete a group without jobs."""
-        del req
 
         def work(conn: Connection) -> None:
             before = _shown(conn, executors.get_group(conn, group_id, lock=True), True)
@@ -212,9 +210,8 @@ class Group(ShowsGroups):
         resp.status = 204
 
     @Operation({200: ExecutorPage}, problems=("not-found",))
-    def on_get_executors(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
+    def on_get_executors(self, _req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """List all live executors of a group, suspects last."""
-        del req
         with self.db.read() as conn:
             executors.get_group(conn, group_id)
         live = self.registry.live(group_id, self.clock.now_ms())

@@ -34,26 +34,23 @@ class Health(Resource):
         self._asked_ms: int | None = None
 
     @Operation({200: NodeHealthView})
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Tell how this node fares; 200 whatever fails."""
-        del req
         report = self.health()
         failing = [*report.stale_loops, *self._missing(report)]
         more = {"status": "failing" if failing else "ok", "failing": failing}
         reply(resp, view_of(NodeHealthView, report, **more))
 
     @Operation({200: HealthView, 503: HealthView})
-    def on_get_healthz(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_get_healthz(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Answer 200, or 503 with the names of the loops that stand still."""
-        del req
         report = self.health()
         # a slow database must not get the node killed, so it is not asked
         _answer(resp, report, list(report.stale_loops))
 
     @Operation({200: HealthView, 503: HealthView})
-    def on_get_readyz(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_get_readyz(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Answer 200, or 503 with what is missing: ``leases``, ``database`` or ``schema``."""
-        del req
         report = self.health()
         _answer(resp, report, self._missing(report))
 

@@ -81,7 +81,6 @@ class ShowsJobs(Resource):
 
     owners: JobOwners
     jobs: JobManager
-    calendars: CalendarCache
 
     def views(self, found: Sequence[JobRecord]) -> list[JobView]:
         """Return what clients see of jobs; not for transactions."""
@@ -96,6 +95,8 @@ class ShowsJobs(Resource):
 
 class Jobs(ShowsJobs):
     """``/jobs``, also as a file, and how jobs ran lately."""
+
+    calendars: CalendarCache
 
     @Operation({200: JobPage}, query=JobQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -169,12 +170,12 @@ def _filter_of(query: JobSearch) -> JobFilter:
 class JobResource(ShowsJobs, PlansRuns):
     """``/jobs/{job_id}`` and what can be done with a job."""
 
+    calendars: CalendarCache
     registry: ExecutorRegistry
 
     @Operation({200: JobView}, problems=("not-found",))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Return a job."""
-        del req
         with self.db.read() as conn:
             job = jobs.get_job(conn, job_id)
         self.reply_job(resp, job)
@@ -361,9 +362,8 @@ class Children(Resource):
     dependencies: DependencyManager
 
     @Operation({200: FamilyView}, problems=("not-found",))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Return which jobs run after a job, and after which ones it runs itself."""
-        del req
         self._reply(resp, job_id)
 
     @Operation(

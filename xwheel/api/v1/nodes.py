@@ -20,9 +20,8 @@ class Nodes(Resource):
     lease: Lease | None
 
     @Operation({200: NodesView})
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """List the nodes, with the partitions that each of them holds."""
-        del req
         now_ms = self.clock.now_ms()
         own_id = None if self.lease is None else self.lease.owner
         with self.db.read() as conn:

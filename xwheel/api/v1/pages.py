@@ -29,9 +29,8 @@ class Manifest(Resource):
     plugins: Plugins
 
     @Operation({200: ManifestView})
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """List the modules of plugins that add to the console."""
-        del req
         modules = [
             PageModuleView(name=name, module=f"{BELOW}/{name}/{item.module}")
             for name, item in sorted(self.plugins.pages.items())

@@ -73,9 +73,8 @@ class PluginsResource(Resource):
     listeners: RunFeed
 
     @Operation({200: PluginsView})
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """List the plugins of this node by name."""
-        del req
         health = self._health()
         items = [
             view_of(

@@ -72,9 +72,8 @@ class RunResource(PlansRuns):
     killer: RunKiller
 
     @Operation({200: RunView}, problems=("not-found",))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
         """Return a run."""
-        del req
         with self.db.read() as conn:
             run = runs.get_run(conn, run_id)
         self.reply_run(resp, run)

@@ -69,9 +69,8 @@ class Pause(Resource):
     schedules: ScheduleManager
 
     @Operation({200: PauseView})
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Tell since when schedules are paused."""
-        del req
         reply(resp, PauseView(paused_since_ms=self.schedules.paused_since_ms()))
 
     @Operation({200: PauseView}, body=Nothing, is_body_optional=True)
@@ -81,9 +80,8 @@ class Pause(Resource):
         reply(resp, PauseView(paused_since_ms=self.schedules.pause()))
 
     @Operation({204: None})
-    def on_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_delete(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Let schedules fire again; nothing changes if they do already."""
-        del req
         self.schedules.resume()
         resp.status = 204
 

@@ -65,14 +65,7 @@ class NotPostError(WireError):
 
 
 class ExecutorCalls:
-    """A Falcon sink for everything executors call; see the protocol's section 2.
-
-    Attributes:
-        gate: Lets callers in.
-
-    Args:
-        parts: What it works with.
-    """
+    """A Falcon sink for everything executors call, once its ``gate`` lets them in; see the protocol's section 2."""
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
@@ -90,9 +83,8 @@ class ExecutorCalls:
         # shipping waits for a store, callbacks and beats wait for nothing
         self._log_places = Places(max(1, parts.config.api.executor_threads // 4), "logs are being kept")
 
-    def __call__(self, req: falcon.Request, resp: falcon.Response, **params: str) -> None:
+    def __call__(self, req: falcon.Request, resp: falcon.Response, **_params: str) -> None:
         """Answer one call; failures go to :func:`on_error`."""
-        del params
         now_ms = self._parts.clock.monotonic_ms()
         self._odd.sum_up(now_ms)
         if req.method != "POST":
@@ -160,8 +152,7 @@ class ExecutorCalls:
         wants = self._logs is not None and wants_logs(self._logs)
         return Response(code=contract.OK, data=wishes_payload(ship_logs=wants))
 
-    def _remove(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
-        del req
+    def _remove(self, _req: falcon.Request, caller: Caller, body: bytes) -> Response:
         request = codec.decode_registry(body)
         address = contract.normalise_address(request.address)
         if request.group == EXECUTORS:
@@ -170,8 +161,7 @@ class ExecutorCalls:
                 self._parts.registry.remove(app_name, address, secret_id=caller.secret_id)
         return Response(code=contract.OK)
 
-    def _take_outcomes(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
-        del req
+    def _take_outcomes(self, _req: falcon.Request, caller: Caller, body: bytes) -> Response:
         items, bad = codec.decode_callbacks(body)
         # committed before the reply: what raises here becomes code 500, and the executor keeps its spool
         reporter = Reporter(caller.group_id)
@@ -183,8 +173,7 @@ class ExecutorCalls:
             [*bad, *unknown], settled, len(items) + len(bad), is_xwheel=any(item.job_id for item in items)
         )
 
-    def _take_logs(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
-        del req
+    def _take_logs(self, _req: falcon.Request, caller: Caller, body: bytes) -> Response:
         if self._logs is None:
             raise WireError("shipLogs: no plugin that is installed here takes logs")
         # before the lines are read, and by one group never all
@@ -198,9 +187,8 @@ class ExecutorCalls:
         return Response(code=contract.OK, data=receipts_payload(receipts))
 
 
-def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: object) -> None:
+def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _params: object) -> None:
     """Answer a failure in the envelope, with HTTP status 200, or 413 for a body that is too large."""
-    del params
     if isinstance(error, BodyTooLargeError):
         resp.status = 413
         response = Response(code=contract.FAIL, message=f"body: {error}")
@@ -289,16 +277,15 @@ def _judge(
     settled: list[BadItem] = []
     seen: set[int] = set()
     for index, item in zip(places, items, strict=False):
-        status = statuses[item.run_id]
+        status, found, error = statuses[item.run_id], settled, ""
         if item.run_id in seen:
-            settled.append(
-                BadItem(index=index, run_id=item.run_id, error="logId: occurs before in this request")
-            )
+            error = "logId: occurs before in this request"
         elif status is OutcomeStatus.UNKNOWN:
-            unknown.append(BadItem(index=index, run_id=item.run_id, error="logId: no run has this id"))
+            found, error = unknown, "logId: no run has this id"
         elif status is OutcomeStatus.REPEATED:
             error = "logId: this run awaits no outcome, what is recorded stands"
-            settled.append(BadItem(index=index, run_id=item.run_id, error=error))
+        if error:
+            found.append(BadItem(index=index, run_id=item.run_id, error=error))
         seen.add(item.run_id)
     return unknown, settled
 

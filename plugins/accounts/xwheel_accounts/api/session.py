@@ -17,7 +17,7 @@ from xwheel.api.schema.access import (
     roles_of,
 )
 from xwheel.api.schema.messages import NameQuery
-from xwheel.api.v1.access.tokens import make_token, new_token_view, token_view
+from xwheel.api.v1.access.tokens import new_token_view, token_view
 from xwheel.errors import ForbiddenError, NotFoundError
 from xwheel.model.access import Actor, ActorKind, Permission, acting, current_actor
 from xwheel.plugin import CallHead, Operation
@@ -237,13 +237,13 @@ class OwnTokens(AccountBase):
         sign_in, secret = self._parts.sign_in, secrets.token_urlsafe(SECRET_BYTES)
         typed = None if body.password is UNSET else body.password
         judged = sign_in.judge_presence(account_id, session_id, typed, actor.address)
-        made = make_token(
-            self._parts.token_changes,
-            self._parts.clock,
-            body,
+        made = self._parts.token_changes.create(
+            body.name,
             secret,
             grants,
             account_id=account_id,
+            expires_in_s=body.expires_in_s,
+            networks=body.networks,
             check=lambda conn: sign_in.check_presence(conn, judged, session_id),
         )
         resp.location = f"/api/v1/me/tokens/{made.name}"

@@ -95,9 +95,8 @@ class Secret(_Recorded):
     """``/secrets/{name}``."""
 
     @Operation({200: SecretView}, problems=("not-found", "invalid-field"))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Return a secret, without its value."""
-        del req
         wanted = named(name)
         with self.db.read() as conn:
             found = _own(conn, wanted)
@@ -121,9 +120,8 @@ class Secret(_Recorded):
         reply(resp, _view(found, self.users()))
 
     @Operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+    def on_delete(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete a secret; it ends within a second."""
-        del req
         wanted = named(name)
 
         def work(conn: Connection) -> None:

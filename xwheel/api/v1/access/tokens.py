@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 import falcon
 
 from xwheel.access.parts import AccessParts
-from xwheel.access.tokens import TokenManager, check_networks
 from xwheel.api.http.body import take_body, take_query
 from xwheel.api.http.resource import Resource, by_name, named, naming, reply, reply_page, view_of
 from xwheel.api.schema.access import (
@@ -24,9 +21,8 @@ from xwheel.api.schema.access import (
     roles_of,
 )
 from xwheel.api.schema.messages import NameQuery
-from xwheel.clock import Clock
 from xwheel.errors import NotFoundError
-from xwheel.model.access import ALL, Actor, Grants, Permission, Role, current_actor
+from xwheel.model.access import ALL, Actor, Permission, Role, current_actor
 from xwheel.plugin.resources import Operation
 from xwheel.storage.access import tokens
 from xwheel.storage.access.tokens import KnownToken
@@ -53,8 +49,13 @@ class Tokens(Resource):
         secret = secrets.token_urlsafe(SECRET_BYTES)
         grants = read_grants(body.role, body.script, body.groups) if body.role or body.groups else ALL
         with naming("group_id", "group"):
-            made = make_token(
-                self.access.token_changes, self.clock, body, secret, grants, group_id=body.group_id
+            made = self.access.token_changes.create(
+                body.name,
+                secret,
+                grants,
+                group_id=body.group_id,
+                expires_in_s=body.expires_in_s,
+                networks=body.networks,
             )
         resp.location = f"/api/v1/tokens/{made.name}"
         reply(resp, new_token_view(made, secret), 201)
@@ -69,9 +70,8 @@ class Token(Resource):
     access: AccessParts
 
     @Operation({200: TokenView}, problems=("not-found", "invalid-field"))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Return a token, without its secret."""
-        del req
         wanted = named(name)
         with self.db.read() as conn:
             (found,) = self.access.rights.with_owners(conn, [tokens.get_token(conn, wanted)])
@@ -80,48 +80,11 @@ class Token(Resource):
         reply(resp, token_view(found))
 
     @Operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+    def on_delete(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete a token; within a second it opens nothing."""
-        del req
         wanted, actor = named(name), current_actor()
         self.access.token_changes.delete(wanted, may=partial(_may_see, actor))
         resp.status = 204
-
-
-class NewToken(Protocol):
-    """What a message says of a new token."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102 - told by the messages
-    @property
-    def expires_in_s(self) -> int | None: ...  # noqa: D102
-    @property
-    def networks(self) -> Sequence[str]: ...  # noqa: D102
-
-
-def make_token(
-    changes: TokenManager,
-    clock: Clock,
-    body: NewToken,
-    secret: str,
-    grants: Grants,
-    *,
-    group_id: int | None = None,
-    account_id: int | None = None,
-    check: Callable[[Connection], None] = lambda _: None,
-) -> KnownToken:
-    """Make a token that may do no more than who acts; ``check`` raises in its transaction if it must not be made."""
-    expires_ms = None if body.expires_in_s is None else clock.now_ms() + 1000 * body.expires_in_s
-    return changes.create(
-        body.name,
-        secret,
-        grants,
-        group_id=group_id,
-        account_id=account_id,
-        expires_ms=expires_ms,
-        networks=check_networks(body.networks),
-        check=check,
-    )
 
 
 def token_view(found: KnownToken) -> TokenView:
