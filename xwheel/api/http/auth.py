@@ -325,9 +325,7 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
     """
 
     def __init__(
-        self,
-        gate: ApiGate,
-        refuses_body: Callable[[Actor, str, str], bool] = lambda *_: False,
+        self, gate: ApiGate, refuses_body: Callable[[Actor, str, str], bool] = lambda *_: False
     ) -> None:
         super().__init__(middleware=[gate, Packing()])
         self._gate = gate
