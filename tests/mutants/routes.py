@@ -211,4 +211,25 @@ MISTAKES: Final = [
             "tests/component/api/v1/test_calendars.py::test_a_definition_that_cannot_be_understood_is_not_written",
         ),
     ),
+    Mistake(
+        file="xwheel/plugin/resources.py",
+        old='if route.at_root and route.path.split("/")[1] == "api":',
+        new='if route.at_root and route.path == "/api":',
+        why="A plugin could put a page of its own among the resources of the management API, past its prefix.",
+        tests=("tests/component/api/plugins/test_resources.py",),
+    ),
+    Mistake(
+        file="xwheel/api/plugins/routes.py",
+        old="template = route.path if route.at_root else PREFIX + route.path",
+        new="template = PREFIX + route.path",
+        why="A page that belongs at the root would be below the prefix.",
+        tests=("tests/component/api/plugins/test_resources.py",),
+    ),
+    Mistake(
+        file="xwheel/api/app.py",
+        old="    further.site.served = app.routes\n",
+        new="",
+        why="A plugin would see nothing of what is served, and describe an empty API.",
+        tests=("tests/component/api/plugins/test_resources.py", "tests/product/openapi/test_served.py"),
+    ),
 ]
