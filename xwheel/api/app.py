@@ -30,6 +30,7 @@ from xwheel.api.v1.runs import RunLogResource, RunResource, Runs
 from xwheel.api.v1.schedule import Pause, Preview, Upcoming
 from xwheel.api.v1.versions import GlueVersionResource, GlueVersions, JobVersionResource, JobVersions
 from xwheel.api.xxl import executor_calls
+from xwheel.errors import WireError
 from xwheel.model import MAX_ID
 from xwheel.model.access import Permission
 from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of
@@ -119,7 +120,7 @@ class ExecutorApp(falcon.App[falcon.Request, falcon.Response]):
 
     def __init__(self, calls: executor_calls.ExecutorCalls, routes: PluginRoutes) -> None:
         super().__init__()
-        self._calls = calls
+        self._gate = calls.gate
         self.router_options.converters["id"] = IdConverter
         routes.add_to_executors(self, calls.gate)
         self.add_sink(calls)
@@ -127,8 +128,12 @@ class ExecutorApp(falcon.App[falcon.Request, falcon.Response]):
         self.add_error_handler(falcon.HTTPError, executor_calls.on_error)
 
     def admits(self, environ: dict[str, Any]) -> bool:
-        """Return whether the head of a call says who calls; for listeners, before they read a large body."""
-        return self._calls.admits(falcon.Request(environ))
+        """Return whether a known caller POSTs, as the head says; for listeners, before they read a large body."""
+        req = falcon.Request(environ)
+        try:
+            return req.method == "POST" and self._gate.identify(req) is not None
+        except WireError:
+            return False
 
 
 def plugin_routes(parts: ApiParts) -> PluginRoutes:

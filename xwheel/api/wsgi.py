@@ -122,7 +122,7 @@ class ManagementProcess:
             clock,
             shared.timetable,
             shared.observers,
-            _nothing,
+            lambda: None,
             lambda _: None,
             max_param_bytes=config.api.max_param_bytes,
         )
@@ -179,7 +179,3 @@ def _refuse(start_response: StartResponse, error: XwheelError) -> Iterable[bytes
     headers = [("Content-Type", PROBLEM_TYPE), ("Retry-After", str(RETRY_AFTER_S))]
     start_response("503 Service Unavailable", headers)
     return [msgspec.json.encode(problem)]
-
-
-def _nothing() -> None:
-    """Wake no loop: there is none."""

@@ -31,14 +31,6 @@ class GroupRole(Input, frozen=True, kw_only=True):
 GroupRoles = Annotated[tuple[GroupRole, ...], Meta(max_length=MAX_GROUP_ROLES)]
 
 
-class GrantsInput(Input, frozen=True, kw_only=True):
-    """What somebody may do: ``role`` in all groups, and ``groups`` in some; the higher one counts."""
-
-    role: Role | None = None
-    script: bool = False
-    groups: GroupRoles = ()
-
-
 class TokenCreate(Input, frozen=True, kw_only=True):
     """A new token of a service.
 

@@ -108,16 +108,6 @@ class ExecutorCalls:
             raise WireError(f"{req.path[:100]}: no such call; known: {known}")
         return call(req, caller, self._read(req))
 
-    def admits(self, req: falcon.Request) -> bool:
-        """Return whether the caller may send a large body: his token is one of ours, and he POSTs."""
-        if req.method != "POST":
-            return False
-        try:
-            self.gate.identify(req)
-        except WireError:
-            return False
-        return True
-
     def _read(self, req: falcon.Request) -> bytes:
         return read_body(req, self._parts.config.api.max_body_bytes)
 

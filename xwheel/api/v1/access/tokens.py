@@ -26,7 +26,6 @@ from xwheel.model.access import ALL, Actor, Permission, Role, current_actor
 from xwheel.plugin.resources import Operation
 from xwheel.storage.access import tokens
 from xwheel.storage.access.tokens import KnownToken
-from xwheel.storage.database.engine import Connection
 
 
 class Tokens(Resource):
@@ -39,7 +38,8 @@ class Tokens(Resource):
         """List tokens by name."""
         query, actor = take_query(req, NameQuery), current_actor()
         with self.db.read() as conn:
-            known = [item for item in self._list(conn) if _may_see(actor, item)]
+            found = self.access.rights.with_owners(conn, tokens.list_tokens(conn))
+        known = [item for item in found if _may_see(actor, item)]
         reply_page(resp, TokenPage, token_view, by_name(known, query.after), query.limit, key="name")
 
     @Operation({201: NewTokenView}, body=TokenCreate, problems=("conflict",))
@@ -59,9 +59,6 @@ class Tokens(Resource):
             )
         resp.location = f"/api/v1/tokens/{made.name}"
         reply(resp, new_token_view(made, secret), 201)
-
-    def _list(self, conn: Connection) -> list[KnownToken]:
-        return self.access.rights.with_owners(conn, tokens.list_tokens(conn))
 
 
 class Token(Resource):
