@@ -10,7 +10,7 @@ NODE := $(VENV)/.node
 TOOLS := $(VENV)/.tools
 READY := $(VENV)/.ready
 # the distributions of ours that xwheel[server] brings
-SERVER := accounts alarms commands console devtools jobs_as_code run_logs xxl_calls
+SERVER := accounts alarms commands console devtools jobs_as_code openapi run_logs xxl_calls
 SOURCES := pyproject.toml setup.py $(SERVER:%=plugins/%/pyproject.toml) \
 	xwheel/_ring.pxd xwheel/_ring.pyx xwheel/_timer.pyx
 PROJECTS := $(wildcard plugins/*/pyproject.toml)
@@ -41,12 +41,12 @@ PYTEST := $(BIN)/python -m pytest -q
 TWIN := tests/ring tests/unit/scheduler/fire/test_tick.py tests/component/scheduler/fire/test_stages.py
 # what only an installed wheel can get wrong: compiled code, entry points, migrations, files of templates and pages
 INSTALLED := tests/ring tests/unit/builtin/test_contracts.py tests/unit/plugin/test_discovery.py \
-	tests/component/storage/schema tests/unit/cli/test_reference.py tests/unit/api/openapi/test_document.py
+	tests/component/storage/schema tests/unit/cli/test_reference.py tests/product/openapi/test_document.py
 
 # what could need a plugin and must not: discovery, registries, the API's description, commands, the start of a node. Files
 # that name our distributions, all commands or benchmarks, test those too
-ALONE = tests/test_core_alone.py $(shell grep -rLE --include='test_*.py' 'xwheel_($(subst $() ,|,$(SERVER)))|tests.product|support.commands|bare_app|openapi.test_document|from benchmarks' \
-	tests/ring tests/unit tests/component/cli tests/component/node tests/component/api/openapi tests/component/api/plugins \
+ALONE = tests/test_core_alone.py $(shell grep -rLE --include='test_*.py' 'xwheel_($(subst $() ,|,$(SERVER)))|tests.product|support.commands|bare_app|from benchmarks' \
+	tests/ring tests/unit tests/component/cli tests/component/node tests/component/api/plugins \
 	tests/component/api/v1/test_plugins.py)
 
 .PHONY: run check test collect homes twin sizes generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
@@ -89,7 +89,7 @@ sizes:
 # pages and documents that are made from the code; tests compare them
 generated: $(READY)
 	for module in tests.test_docs tests.test_plugin_reference tests.unit.cli.test_reference \
-		tests.unit.api.openapi.test_permissions; do $(BIN)/python -m $$module || exit 1; done
+		tests.product.openapi.test_permissions; do $(BIN)/python -m $$module || exit 1; done
 
 # seeds of random faults, shared by the three databases, and the seconds of each
 SEEDS ?= 3

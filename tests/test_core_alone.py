@@ -26,6 +26,7 @@ BROUGHT = {
     "xwheel-console",
     "xwheel-devtools",
     "xwheel-jobs-as-code",
+    "xwheel-openapi",
     "xwheel-run-logs",
     "xwheel-xxl-calls",
 }

@@ -280,6 +280,7 @@ OF_ONE_VERSION = {
     "console",
     "devtools",
     "jobs_as_code",
+    "openapi",
     "run_logs",
     "xxl_calls",
 }

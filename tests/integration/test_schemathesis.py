@@ -7,7 +7,6 @@ application on a real database. The seed is fixed, so that a failure comes again
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,12 @@ from schemathesis.engine import Status, events, from_schema
 from schemathesis.generation.modes import GenerationMode
 
 from tests.component.api.conftest import TOKEN, Api, api
+from tests.product.openapi.conftest import described
+from tests.support.parts import with_parts
 from tests.support.rows import NOW, make_executor, make_run
 from xwheel.api.app import build_management_app
 from xwheel.api.schema.fields import VISIBLE
-from xwheel.config.sections import ApiSection
+from xwheel.config import build_config
 from xwheel.model import RunState
 from xwheel.runtime import http_limits
 from xwheel.runtime.http_server import Listener
@@ -176,10 +177,10 @@ def test_the_api_keeps_to_its_document(
     )  # it asks without a token again and again, and expects 401
     config = settings(tmp_path / "schemathesis.toml", chained=chained, examples=examples)
     # the longest script, with every character escaped, is no body that is too large
-    parts = replace(busy.parts, config=ApiSection(max_body_bytes=LONGEST_BODY))
+    parts = with_parts(busy.parts, config=build_config({"api": {"max_body_bytes": LONGEST_BODY}}))
     listener = Listener(
         "api",
-        build_management_app(parts),
+        build_management_app(described(parts)),
         host="127.0.0.1",
         port=0,
         threads=4,

@@ -313,7 +313,7 @@ MISTAKES: Final = [
         old='("/audit", Audit, {"GET": _ADMIN_SOME}),',
         new='("/audit", Audit, {"GET": _READ_SOME}),',
         why="The one who reads a group is let in where what was done is listed.",
-        tests=("tests/unit/api/openapi/test_permissions.py",),
+        tests=("tests/product/openapi/test_permissions.py",),
     ),
     Mistake(
         file="plugins/accounts/xwheel_accounts/api/audit.py",

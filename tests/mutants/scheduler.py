@@ -445,7 +445,7 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/api/v1/groups.py",
-        old="            plugin_rows.delete_of_group(conn, self._parts.plugins.tables, group_id)\n",
+        old="            plugin_rows.delete_of_group(conn, self.plugins.tables, group_id)\n",
         new="",
         why="What plugins keep of a group would stay when it is deleted.",
         tests=("tests/product/jobs_as_code/test_declarations.py::test_a_group_takes_its_owner_along",),

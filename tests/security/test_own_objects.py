@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from xwheel_alarms.storage import rules
+from xwheel_openapi.document import Described, operations
 
 from tests.product.accounts.conftest import PeopleApi
 from tests.product.accounts.people import PeopleCallers
@@ -15,7 +16,6 @@ from tests.support.bare_app import NEEDS
 from tests.support.callers import ROLES
 from tests.support.route_calls import UNKNOWN, World
 from tests.support.rows import NOW
-from xwheel.api.openapi.document import Described, DescribedRoute, operations
 from xwheel.model import NewSource, RunState
 from xwheel.model.access import NODE, Actor, ActorKind, Grants, acting
 from xwheel.plugin.resources import Of
@@ -45,7 +45,7 @@ def of(role: str, *group_ids: int) -> Grants:
 def reads(api: PeopleApi) -> Iterator[Described]:
     """What can be read of some groups, with the fields by which it can be asked for."""
     app: Any = api.management.app
-    for item in operations([DescribedRoute(*route, app.needs[route[0]]) for route in app.routes]):
+    for item in operations(app.routes):
         if item.method == "GET" and item.need.of is Of.SOME:
             yield item
 

@@ -6,44 +6,28 @@ import dataclasses
 import re
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
+
+from xwheel_openapi.document import operations
+from xwheel_openapi.pages import Documents
 
 from xwheel.api.app import build_management_app
-from xwheel.api.openapi.document import DescribedRoute, build_document, operations
-from xwheel.api.openapi.words import TAGS
 from xwheel.config import Config
-from xwheel.config.sections import ApiSection
 from xwheel.plugin.discovery import load_plugins
 from xwheel.plugin.registries import Registry
 
 PLUGINS = load_plugins(Config())
-CHAPTERS = TAGS | {
-    first: words for item in PLUGINS.resources.values() for first, words in item.chapters.items()
-}
 
 
 def _bare_app() -> Any:
-    parts: Any = SimpleNamespace(
-        config=ApiSection(),
-        db=None,
-        clock=None,
-        lease=None,
-        health=None,
-        access=SimpleNamespace(tokens=None),
-        audit=None,
-        logs=None,
-        job_writer=None,
-        plugins=dataclasses.replace(
-            load_plugins(Config()),
-            pages=Registry("set of pages", {}, {}),
-            routes=Registry("set of routes", {}, {}),
-        ),
-    )
-    return build_management_app(parts)
+    none = Registry("set of pages", {}, {}), Registry("set of routes", {}, {})
+    plugins = dataclasses.replace(load_plugins(Config()), pages=none[0], routes=none[1])
+    return build_management_app(Mock(config=Config(), plugins=plugins))
 
 
 APP = _bare_app()
-_ROUTES = [DescribedRoute(*route, APP.needs[route[0]]) for route in APP.routes]
-DOCUMENT = build_document(_ROUTES, APP.chapters)
-OPERATIONS = list(operations(_ROUTES))
+_SITE: Any = SimpleNamespace(resources=lambda: APP.routes, registered=PLUGINS.registered)
+DOCUMENT = Documents(_SITE).document
+OPERATIONS = list(operations(APP.routes))
 NEEDS = {re.sub(r":\w+}", "}", path).removeprefix("/api/v1"): needs for path, needs in APP.needs.items()}
 """Path below the prefix, to method, to what it needs."""

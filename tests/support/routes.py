@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 SIGN_IN = {("POST", "/api/v1/session"), ("POST", "/api/v1/session/link")}
-PUBLIC = {
-    *SIGN_IN,
-    ("GET", "/healthz"),
-    ("GET", "/readyz"),
-    ("GET", "/api/v1/openapi.json"),
-    ("GET", "/docs"),
-    ("GET", "/docs/reference.css"),
-}
+DESCRIPTION = {("GET", "/api/v1/openapi.json"), ("GET", "/docs"), ("GET", "/docs/reference.css")}
+PUBLIC = {*SIGN_IN, *DESCRIPTION, ("GET", "/healthz"), ("GET", "/readyz")}
 ROUTES = {
     *PUBLIC,
     ("GET", "/api/v1/health"),

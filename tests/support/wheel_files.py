@@ -23,6 +23,7 @@ SOURCES = {"xwheel": ROOT} | {
         "console",
         "devtools",
         "jobs_as_code",
+        "openapi",
         "run_logs",
         "xxl_calls",
     )

@@ -139,23 +139,25 @@ class TokenManager:
         *,
         group_id: int | None = None,
         account_id: int | None = None,
-        expires_ms: int | None = None,
+        expires_in_s: int | None = None,
         networks: Sequence[str] = (),
         check: Callable[[Connection], None] = lambda _: None,
     ) -> KnownToken:
         """Store a token by its digest; the arguments are those of :func:`xwheel.storage.access.tokens.insert_token`.
 
-        ``check`` is called in the transaction, and raises if anyone who makes the token may not any more.
+        It ends ``expires_in_s`` from now, unless that is None. ``check`` is called in the transaction, and raises if
+        anyone who makes the token may not any more.
 
         Raises:
             ForbiddenError: It would open more than who acts may do.
-            FieldError: A group of the grants does not exist.
+            FieldError: A group of the grants does not exist, or one of ``networks`` is none.
             NotFoundError: The group does not exist.
             ConflictError: The name is taken, or there are as many tokens as there may be.
         """
+        within = check_networks(networks)
 
         def work(conn: Connection) -> KnownToken:
-            actor = current_actor()
+            actor, now_ms = current_actor(), self._clock.now_ms()
             check(conn)
             if group_id is not None:
                 actor.need(Permission.ADMIN, group_id, "group", group_id)
@@ -165,12 +167,12 @@ class TokenManager:
                 conn,
                 name,
                 secret,
-                self._clock.now_ms(),
+                now_ms,
                 group_id=group_id,
                 grants=grants,
                 account_id=account_id,
-                expires_ms=expires_ms,
-                networks=networks,
+                expires_ms=None if expires_in_s is None else now_ms + 1000 * expires_in_s,
+                networks=within,
             )
             (made,) = self._rights.with_owners(conn, [made])
             after = tokens.recorded(made)

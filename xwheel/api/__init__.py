@@ -4,9 +4,8 @@
 2. ``http`` checks who calls, reads the body or the query as a message of ``schema``, and puts failures into words.
 3. The resource calls the scheduler or reads the database, and answers with a view of ``schema``.
 
-Messages and views are :mod:`msgspec` structs; records of the domain never leave as they are. ``openapi`` makes the
-description of the API from routes, messages and views. A node serves both applications; ``wsgi`` makes one of the
-management API for any WSGI server, next to the nodes.
+Messages and views are :mod:`msgspec` structs; records of the domain never leave as they are. A node serves both
+applications; ``wsgi`` makes one of the management API for any WSGI server, next to the nodes.
 """
 
 from __future__ import annotations

@@ -13,17 +13,14 @@ from xwheel.api.http import errors
 from xwheel.api.http.auth import ApiGate, GuardedApp
 from xwheel.api.http.client import TrustedProxies
 from xwheel.api.http.gates import PluginGates
-from xwheel.api.http.permissions import PERMISSIONS
-from xwheel.api.http.resource import ApiParts, Resource
-from xwheel.api.openapi.document import DescribedRoute
-from xwheel.api.openapi.pages import Documents, OpenApiDocument, ReferencePage, ReferenceStyle
-from xwheel.api.openapi.words import TAGS
+from xwheel.api.http.resource import Resource
+from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.routes import PREFIX, PluginResources, PluginRoutes
 from xwheel.api.v1.access.secrets import Secret, Secrets
 from xwheel.api.v1.access.tokens import Token, Tokens
 from xwheel.api.v1.calendars import CalendarResource, Calendars
-from xwheel.api.v1.groups import Executors, Group, GroupExecutors, Groups
-from xwheel.api.v1.health import Healthz, NodeHealth, Readyz
+from xwheel.api.v1.groups import Executors, Group, Groups
+from xwheel.api.v1.health import Health
 from xwheel.api.v1.jobs import BulkJobs, Children, JobResource, Jobs
 from xwheel.api.v1.nodes import Nodes
 from xwheel.api.v1.pages import Manifest, page_sinks
@@ -33,55 +30,81 @@ from xwheel.api.v1.runs import RunLogResource, RunResource, Runs
 from xwheel.api.v1.schedule import Pause, Preview, Upcoming
 from xwheel.api.v1.versions import GlueVersionResource, GlueVersions, JobVersionResource, JobVersions
 from xwheel.api.xxl import executor_calls
+from xwheel.errors import WireError
 from xwheel.model import MAX_ID
-from xwheel.plugin.resources import PUBLIC, Need, Of
-from xwheel.scheduler.jobs.jobs import BulkAction
+from xwheel.model.access import Permission
+from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of
 
-ROUTES: Final[dict[str, type[Resource]]] = {
-    "/groups": Groups,
-    "/groups/{group_id:id}": Group,
-    "/groups/{group_id:id}/executors": GroupExecutors,
-    "/executors": Executors,
-    "/jobs": Jobs,
-    "/jobs/recent": Jobs,
-    "/jobs/csv": Jobs,
-    "/jobs/{job_id:id}": JobResource,
-    "/jobs/{job_id:id}/start": JobResource,
-    "/jobs/{job_id:id}/stop": JobResource,
-    "/jobs/{job_id:id}/copy": JobResource,
-    "/jobs/{job_id:id}/run": JobResource,
-    "/jobs/{job_id:id}/children": Children,
-    "/jobs/{job_id:id}/versions": JobVersions,
-    "/jobs/{job_id:id}/versions/{revision:id}": JobVersionResource,
-    "/jobs/{job_id:id}/versions/{revision:id}/diff": JobVersionResource,
-    "/jobs/{job_id:id}/versions/{revision:id}/restore": JobVersionResource,
-    "/jobs/{job_id:id}/glue": GlueVersions,
-    "/jobs/{job_id:id}/glue/{number:id}": GlueVersionResource,
-    "/jobs/{job_id:id}/glue/{number:id}/restore": GlueVersionResource,
-    **{f"/jobs/bulk/{action}": BulkJobs for action in BulkAction},
-    "/runs": Runs,
-    "/runs/csv": Runs,
-    "/runs/{run_id:id}": RunResource,
-    "/runs/{run_id:id}/kill": RunResource,
-    "/runs/{run_id:id}/rerun": RunResource,
-    "/runs/{run_id:id}/log": RunLogResource,
-    "/reports": Reports,
-    "/overview": OverviewResource,
-    "/schedule/preview": Preview,
-    "/schedule/upcoming": Upcoming,
-    "/schedule/pause": Pause,
-    "/nodes": Nodes,
-    "/tokens": Tokens,
-    "/tokens/{name}": Token,
-    "/secrets": Secrets,
-    "/secrets/{name}": Secret,
-    "/secrets/{name}/rotate": Secret,
-    "/calendars": Calendars,
-    "/calendars/{name}": CalendarResource,
-    "/plugins": PluginsResource,
-    "/console/manifest": Manifest,
+_READ_SOME: Final = Need(Permission.READ, Of.SOME)
+_RUN_SOME: Final = Need(Permission.RUN, Of.SOME)
+_EDIT_SOME: Final = Need(Permission.EDIT, Of.SOME)
+_ADMIN_SOME: Final = Need(Permission.ADMIN, Of.SOME)
+_READ_JOB: Final = Need(Permission.READ, Of.JOB)
+_RUN_JOB: Final = Need(Permission.RUN, Of.JOB)
+_EDIT_JOB: Final = Need(Permission.EDIT, Of.JOB)
+_SCRIPT_JOB: Final = Need(Permission.SCRIPT, Of.JOB)
+_READ_RUN: Final = Need(Permission.READ, Of.RUN)
+_RUN_RUN: Final = Need(Permission.RUN, Of.RUN)
+_READ_GROUP: Final = Need(Permission.READ, Of.GROUP)
+_ADMIN_GROUP: Final = Need(Permission.ADMIN, Of.GROUP)
+_EDIT_ALL: Final = Need(Permission.EDIT, Of.ALL)
+_ADMIN_ALL: Final = Need(Permission.ADMIN, Of.ALL)
+_RUN_ALL: Final = Need(Permission.RUN, Of.ALL)
+
+ROUTES: Final[dict[str, tuple[type[Resource], Methods]]] = {
+    "/health": (Health, {"GET": _READ_SOME}),
+    "/groups": (Groups, {"GET": _READ_SOME, "POST": _ADMIN_ALL}),
+    "/groups/{group_id:id}": (Group, {"GET": _READ_GROUP, "PATCH": _ADMIN_GROUP, "DELETE": _ADMIN_GROUP}),
+    "/groups/{group_id:id}/executors": (Group, {"GET": _READ_GROUP}),
+    "/executors": (Executors, {"GET": _READ_SOME}),
+    "/jobs": (Jobs, {"GET": _READ_SOME, "POST": _EDIT_SOME}),
+    "/jobs/recent": (Jobs, {"GET": _READ_SOME}),
+    "/jobs/csv": (Jobs, {"GET": _READ_SOME}),
+    "/jobs/{job_id:id}": (JobResource, {"GET": _READ_JOB, "PATCH": _EDIT_JOB, "DELETE": _EDIT_JOB}),
+    "/jobs/{job_id:id}/start": (JobResource, {"POST": _RUN_JOB}),
+    "/jobs/{job_id:id}/stop": (JobResource, {"POST": _RUN_JOB}),
+    "/jobs/{job_id:id}/copy": (JobResource, {"POST": _EDIT_JOB}),
+    "/jobs/{job_id:id}/run": (JobResource, {"POST": _RUN_JOB}),
+    "/jobs/{job_id:id}/children": (Children, {"GET": _READ_JOB, "PUT": _EDIT_JOB}),
+    "/jobs/{job_id:id}/versions": (JobVersions, {"GET": _READ_JOB}),
+    "/jobs/{job_id:id}/versions/{revision:id}": (JobVersionResource, {"GET": _READ_JOB}),
+    "/jobs/{job_id:id}/versions/{revision:id}/diff": (JobVersionResource, {"GET": _READ_JOB}),
+    # with another source, SCRIPT besides
+    "/jobs/{job_id:id}/versions/{revision:id}/restore": (JobVersionResource, {"POST": _EDIT_JOB}),
+    "/jobs/{job_id:id}/glue": (GlueVersions, {"GET": _READ_JOB, "POST": _SCRIPT_JOB}),
+    "/jobs/{job_id:id}/glue/{number:id}": (GlueVersionResource, {"GET": _READ_JOB}),
+    "/jobs/{job_id:id}/glue/{number:id}/restore": (GlueVersionResource, {"POST": _SCRIPT_JOB}),
+    "/jobs/bulk/start": (BulkJobs, {"POST": _RUN_SOME}),
+    "/jobs/bulk/stop": (BulkJobs, {"POST": _RUN_SOME}),
+    "/jobs/bulk/run": (BulkJobs, {"POST": _RUN_SOME}),
+    "/jobs/bulk/delete": (BulkJobs, {"POST": _EDIT_SOME}),
+    "/runs": (Runs, {"GET": _READ_SOME}),
+    "/runs/csv": (Runs, {"GET": _READ_SOME}),
+    "/runs/{run_id:id}": (RunResource, {"GET": _READ_RUN}),
+    "/runs/{run_id:id}/kill": (RunResource, {"POST": _RUN_RUN}),
+    "/runs/{run_id:id}/rerun": (RunResource, {"POST": _RUN_RUN}),
+    "/runs/{run_id:id}/log": (RunLogResource, {"GET": _READ_RUN}),
+    "/reports": (Reports, {"GET": _READ_SOME}),
+    "/overview": (OverviewResource, {"GET": _READ_SOME}),
+    "/schedule/preview": (Preview, {"GET": _READ_SOME}),
+    "/schedule/upcoming": (Upcoming, {"GET": _READ_SOME}),
+    "/schedule/pause": (Pause, {"GET": _READ_SOME, "PUT": _RUN_ALL, "DELETE": _RUN_ALL}),
+    "/nodes": (Nodes, {"GET": _READ_SOME}),
+    "/tokens": (Tokens, {"GET": _ADMIN_SOME, "POST": _ADMIN_SOME}),
+    "/tokens/{name}": (Token, {"GET": _ADMIN_SOME, "DELETE": _ADMIN_SOME}),
+    "/secrets": (Secrets, {"GET": _ADMIN_SOME, "POST": _ADMIN_SOME}),
+    "/secrets/{name}": (Secret, {"GET": _ADMIN_SOME, "PATCH": _ADMIN_SOME, "DELETE": _ADMIN_SOME}),
+    "/secrets/{name}/rotate": (Secret, {"POST": _ADMIN_SOME}),
+    "/calendars": (Calendars, {"GET": _READ_SOME}),
+    "/calendars/{name}": (CalendarResource, {"GET": _READ_SOME, "PUT": _EDIT_ALL, "DELETE": _EDIT_ALL}),
+    "/plugins": (PluginsResource, {"GET": _READ_SOME}),
+    "/console/manifest": (Manifest, {"GET": CALLER}),
 }
-"""Paths below the prefix; what can be done with an object, or asked about it, ends in the suffix of the responder."""
+"""Path below the prefix, to what answers there and what each of its methods needs.
+
+What can be done with an object, or asked about it, ends in the suffix of the responder. The check of calls, the pages
+and the tests read this table alone.
+"""
 
 
 class IdConverter(falcon.routing.BaseConverter):
@@ -93,16 +116,11 @@ class IdConverter(falcon.routing.BaseConverter):
 
 
 class ExecutorApp(falcon.App[falcon.Request, falcon.Response]):
-    """XXL-JOB's executor API as a WSGI application.
-
-    Args:
-        calls: Answers them.
-        routes: Those of plugins, for executors.
-    """
+    """XXL-JOB's executor API as a WSGI application, with the routes of plugins for executors."""
 
     def __init__(self, calls: executor_calls.ExecutorCalls, routes: PluginRoutes) -> None:
         super().__init__()
-        self._calls = calls
+        self._gate = calls.gate
         self.router_options.converters["id"] = IdConverter
         routes.add_to_executors(self, calls.gate)
         self.add_sink(calls)
@@ -110,8 +128,12 @@ class ExecutorApp(falcon.App[falcon.Request, falcon.Response]):
         self.add_error_handler(falcon.HTTPError, executor_calls.on_error)
 
     def admits(self, environ: dict[str, Any]) -> bool:
-        """Return whether the head of a call says who calls; for listeners, before they read a large body."""
-        return self._calls.admits(falcon.Request(environ))
+        """Return whether a known caller POSTs, as the head says; for listeners, before they read a large body."""
+        req = falcon.Request(environ)
+        try:
+            return req.method == "POST" and self._gate.identify(req) is not None
+        except WireError:
+            return False
 
 
 def plugin_routes(parts: ApiParts) -> PluginRoutes:
@@ -120,7 +142,7 @@ def plugin_routes(parts: ApiParts) -> PluginRoutes:
     Raises:
         PluginError: Some cannot be served; the message names the plugin.
     """
-    own = {path.split("/")[1] for path in (*ROUTES, "/health", "/openapi.json")}
+    own = {path.split("/")[1] for path in ROUTES}
     return PluginRoutes(parts, frozenset(own))
 
 
@@ -130,50 +152,31 @@ def executor_app(parts: ApiParts, routes: PluginRoutes | None = None) -> Executo
 
 
 def build_management_app(
-    parts: ApiParts, routes: PluginRoutes | None = None, *, before: Callable[[], None] | None = None
+    parts: ApiParts, routes: PluginRoutes | None = None, *, before: Callable[[], None] = lambda: None
 ) -> GuardedApp:
     """Return the management API with its health checks.
 
-    More routes and sinks may be added; each must say what it needs, or adding it fails.
-
-    Args:
-        parts: What the resources work with.
-        routes: Those of plugins; None takes them from the parts.
-        before: Called before each call with a token; for a process without loops, which must read what others changed.
+    More routes and sinks may be added; each must say what it needs, or adding it fails. ``before`` is called before
+    each call with a token; for a process without loops, which must read what others changed.
     """
-    proxies = TrustedProxies(parts.config.trusted_proxies)
+    proxies = TrustedProxies(parts.config.api.trusted_proxies)
     further = routes or plugin_routes(parts)
     gates = PluginGates(parts.plugins.gates, further.site, proxies)
-    gate = ApiGate(parts.db, parts.access.tokens, gates, parts.clock, proxies, parts.audit)
-    app = GuardedApp(gate, before, further.refuses_body)
+    gate = ApiGate(parts.db, parts.access.tokens, gates, parts.clock, proxies, parts.audit, before)
+    app = GuardedApp(gate, further.refuses_body)
     app.router_options.converters["id"] = IdConverter
     app.add_error_handler(Exception, gate.on_error)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
-    ready = Readyz(parts.health, parts.db, parts.clock)
-    public = {"GET": PUBLIC}
-    app.add_route("/healthz", Healthz(parts.health), needs=public)
-    app.add_route("/readyz", ready, needs=public)
-    app.add_route(f"{PREFIX}/health", NodeHealth(parts.health, ready), needs=PERMISSIONS["/health"])
-    resources = {kind: kind(parts) for kind in ROUTES.values()}
-    for path, kind in ROUTES.items():
+    resources = {kind: kind(parts) for kind, _ in ROUTES.values()}
+    for name in ("healthz", "readyz"):
+        app.add_route(f"/{name}", resources[Health], suffix=name, needs={"GET": PUBLIC})
+    for path, (kind, needs) in ROUTES.items():
         action = path.rpartition("/")[2]
         is_own = any(hasattr(kind, f"on_{method}_{action}") for method in ("get", "post"))
-        suffix = action if is_own else None
-        needs = PERMISSIONS.get(path.replace(":id}", "}"))
-        app.add_route(PREFIX + path, resources[kind], suffix=suffix, needs=needs)
-    of_plugins = PluginResources(parts, further.site)
-    of_plugins.add_to(app)
+        app.add_route(PREFIX + path, resources[kind], suffix=action if is_own else None, needs=needs)
+    PluginResources(parts, further.site).add_to(app)
     further.add_to_management(app)
-    app.chapters = {
-        **TAGS,
-        **{name: words for name, words in of_plugins.chapters.items() if name not in TAGS},
-    }
-    documents = Documents(
-        lambda: [DescribedRoute(*route, app.needs[route[0]]) for route in app.routes], app.chapters
-    )
-    app.add_route(f"{PREFIX}/openapi.json", OpenApiDocument(documents), needs=PERMISSIONS["/openapi.json"])
-    app.add_route("/docs", ReferencePage(documents), needs=public)
-    app.add_route("/docs/reference.css", ReferenceStyle(documents), needs=public)
+    further.site.served = app.routes
     for prefix, sink in page_sinks(parts.plugins.pages).items():
         app.add_sink(sink, prefix, need=PUBLIC)
     # a group's token is told, too, that what it is for is not there without a plugin
@@ -181,7 +184,6 @@ def build_management_app(
     return app
 
 
-def refuse_unknown(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
+def refuse_unknown(_req: falcon.Request, _resp: falcon.Response, **_params: str) -> None:
     """Answer calls of known callers below ``/api`` that no route takes."""
-    del req, resp, params
     raise falcon.HTTPRouteNotFound

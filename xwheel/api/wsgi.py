@@ -17,7 +17,7 @@ import msgspec
 
 from xwheel.api.app import build_management_app
 from xwheel.api.http.errors import PROBLEM_TYPE, RETRY_AFTER_S, TYPE_PREFIX, Problem
-from xwheel.api.parts import parts_of
+from xwheel.api.parts import ApiParts
 from xwheel.api.schema.health import HealthCounts, HealthReport
 from xwheel.clock import OffsetFilter, SystemClock
 from xwheel.config import Config
@@ -47,14 +47,7 @@ class ManagementApp:
     Nothing that a process has opened is used in another one: after a fork the first call opens the database again, and
     what was copied is left alone.
 
-    Thread-safety: any thread may call it.
-
-    Args:
-        config: The settings.
-
-    Raises:
-        ConfigError: A setting cannot be used, or no node has ever started on this database.
-        XwheelError: As :func:`xwheel.api.management_app` says.
+    Any thread may call it. It raises what :func:`xwheel.api.management_app` says.
     """
 
     def __init__(self, config: Config) -> None:
@@ -113,20 +106,7 @@ class ManagementApp:
 
 
 class ManagementProcess:
-    """What serves the management API within one process.
-
-    Attributes:
-        pid: The process.
-        app: The application.
-
-    Args:
-        config: The settings.
-        db: The database, at this version's schema.
-        plugins: What jobs may name.
-        token: The token that all executors share.
-        keys: What executor secrets are sealed under.
-        tls: The authority that calls to executors trust, and the certificate that they show.
-    """
+    """What serves the management API within one process, whose number is ``pid``."""
 
     def __init__(
         self, config: Config, db: Database, plugins: Plugins, token: str, keys: KeyRing, tls: TlsFiles
@@ -142,16 +122,11 @@ class ManagementProcess:
             clock,
             shared.timetable,
             shared.observers,
-            _nothing,
+            lambda: None,
             lambda _: None,
             max_param_bytes=config.api.max_param_bytes,
         )
-        parts = parts_of(
-            shared,
-            ManagementParts(shared, finisher),
-            finisher,
-            health=self.health,
-        )
+        parts = ApiParts(shared, ManagementParts(shared, finisher), finisher, health=self.health)
         self._lock = threading.Lock()
         self._read_ms = self._followed_ms = -CLOCK_MS
         self.refresh()
@@ -204,7 +179,3 @@ def _refuse(start_response: StartResponse, error: XwheelError) -> Iterable[bytes
     headers = [("Content-Type", PROBLEM_TYPE), ("Retry-After", str(RETRY_AFTER_S))]
     start_response("503 Service Unavailable", headers)
     return [msgspec.json.encode(problem)]
-
-
-def _nothing() -> None:
-    """Wake no loop: there is none."""

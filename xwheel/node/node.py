@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from xwheel.api.app import build_management_app, executor_app, plugin_routes
-from xwheel.api.http.resource import ApiParts
-from xwheel.api.parts import parts_of
+from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.work import PluginWork
-from xwheel.api.schema.health import HealthCounts, HealthReport, LoopHealth
+from xwheel.api.schema.health import HealthCounts, HealthReport, LoopHealthView
 from xwheel.config import Config
 from xwheel.node.first_secrets import (
     ExecutorToken,
@@ -212,7 +211,7 @@ class Node:
         scheduler = self.scheduler
         services = (*self._db.services, *scheduler.services)
         loops = [
-            LoopHealth(
+            LoopHealthView(
                 name=service.name, ok=service.is_healthy(), age_ms=service.age_ms(), failures=service.failures
             )
             for service in (*services, *self.work.services)
@@ -242,15 +241,8 @@ def api_parts(scheduler: Scheduler, health: Callable[[], HealthReport]) -> ApiPa
         scheduler: The node.
         health: What the node knows of itself; must not wait for anything.
     """
-    finishing = scheduler.finishing
-    return parts_of(
-        scheduler.core,
-        scheduler.management,
-        finishing.finisher,
-        health=health,
-        node_id=scheduler.core.lease.owner,
-        lease=scheduler.core.lease,
-    )
+    core = scheduler.core
+    return ApiParts(core, scheduler.management, scheduler.finishing.finisher, health=health, lease=core.lease)
 
 
 def write_ports(path: Path, **ports: int) -> None:

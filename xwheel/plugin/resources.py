@@ -134,12 +134,14 @@ class ResourceRoute:
             document is made.
         needs: What each of its methods needs; a method that is missing here, or that the resource lacks, is refused.
         suffix: Falcon's, for responders such as ``on_get_csv``.
+        at_root: The path is the whole one, such as that of a page for people; it does not begin with ``/api``.
     """
 
     path: str
     resource: object
     needs: Methods
     suffix: str | None = None
+    at_root: bool = False
 
 
 @runtime_checkable
@@ -189,6 +191,10 @@ def read_resources(item: Resources, site: PluginSite) -> Sequence[ResourceRoute]
         if not isinstance(route.path, str) or not _PATH.fullmatch(route.path):
             raise PluginError(
                 f"resources {item.name}: {str(route.path)[:80]!r} is no path: write such as /things/{{thing_id:id}}"
+            )
+        if route.at_root and route.path.split("/")[1] == "api":
+            raise PluginError(
+                f"resources {item.name}: {route.path} is no path at the root, which has no /api"
             )
         if not all(isinstance(need, Need) for need in route.needs.values()):
             raise PluginError(

@@ -422,6 +422,13 @@ class PluginSite(Protocol):
         """Return what time it is, as all nodes count it."""
         ...
 
+    def resources(self) -> Sequence[Any]:
+        """Return what the management API of this process serves as resource routes with whole paths, plugins' too.
+
+        Ask when a call is answered: at the start they are not all there.
+        """
+        ...
+
     def registered(self, hook: str) -> Mapping[str, Any]:
         """Return by name what plugins registered for a hook, such as ``xwheel_register_alarms``.
 

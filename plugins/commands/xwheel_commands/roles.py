@@ -61,8 +61,7 @@ def grants_given(
     place: DatabaseOrNode, role: Role | None, script: bool, groups: Sequence[str] | None
 ) -> Grants:
     """Return what options say, with groups of the configured database; raises like :func:`roles_given`."""
-    from xwheel.api.schema.access import GroupRole
-    from xwheel.api.v1.access.grants import read_grants
+    from xwheel.api.schema.access import GroupRole, read_grants
 
     from xwheel_commands.connection import group_id_of
 

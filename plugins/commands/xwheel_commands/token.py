@@ -97,7 +97,6 @@ def create(
 
 
 def _create(place: DatabaseOrNode, fields: Row, group: str | None, grants: Grants | None) -> tuple[Row, str]:
-    from xwheel.access.tokens import check_networks
     from xwheel.api.http.body import read_fields
     from xwheel.api.schema.access import SECRET_BYTES, TokenCreate
     from xwheel.model.access import ALL
@@ -113,8 +112,8 @@ def _create(place: DatabaseOrNode, fields: Row, group: str | None, grants: Grant
             secret,
             grants or ALL,
             group_id=group_id,
-            expires_ms=None if wanted.expires_in_s is None else wall_ms() + 1000 * wanted.expires_in_s,
-            networks=check_networks(wanted.networks),
+            expires_in_s=wanted.expires_in_s,
+            networks=wanted.networks,
         ),
     )
     return _row(made), secret

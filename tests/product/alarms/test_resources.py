@@ -248,6 +248,6 @@ def test_few_tests_wait_for_channels_at_once(api: Api) -> None:
         raise ConflictError("done")
 
     api.channels.test = ask_again  # type: ignore[method-assign]
-    places = max(1, api.parts.config.threads // 4)
+    places = max(1, api.parts.config.api.threads // 4)
     api.call("POST", "alarms/test", {"channel": "mail"})
     assert inner == [503, *[409] * (places - 1)]

@@ -7,7 +7,7 @@ import pytest
 from xwheel_console.live import messages
 
 from tests.component.api.conftest import Api
-from tests.unit.api.openapi.test_pages import API, table_of
+from tests.unit.api.test_pages import API, table_of
 
 
 def test_every_field_stands_in_the_page_with_its_limit() -> None:

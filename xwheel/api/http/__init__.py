@@ -1,5 +1,5 @@
 """What happens around every call, in this order.
 
-``auth`` checks the token, ``rate`` how often a caller may call, ``body`` and ``headers`` read what was sent,
-``resource`` has what resources share and writes the answer, ``errors`` turns an exception into a problem document.
+``auth`` checks who calls, ``body`` and ``headers`` read what was sent, ``resource`` has what resources share and writes
+the answer, ``errors`` turns an exception into a problem document.
 """

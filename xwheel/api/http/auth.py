@@ -19,17 +19,9 @@ from xwheel.api.http.packing import Packing
 from xwheel.clock import Clock
 from xwheel.errors import AuthError, ConfigError, ForbiddenError, HiddenError, NotFoundError, WireError
 from xwheel.model import NO_SECRET, SHARED_SECRET
-from xwheel.model.access import (
-    NODE,
-    UNKNOWN_ACTOR,
-    Actor,
-    ActorKind,
-    Permission,
-    current_actor,
-    set_actor,
-)
+from xwheel.model.access import NODE, UNKNOWN_ACTOR, Actor, ActorKind, Permission, current_actor, set_actor
 from xwheel.plugin.gates import NamesCaller
-from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of, OfObject
+from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of, OfObject, ResourceRoute
 from xwheel.runtime.http_limits import Refusals, route_of
 from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
@@ -68,13 +60,8 @@ class _CountingGate:
 class ApiGate(_CountingGate):
     """Middleware that lets a request through to its resource only if the caller may do what the route needs.
 
-    Args:
-        db: The database.
-        tokens: Those that open the management API.
-        gates: Plugins that say who calls; asked before the tokens.
-        clock: Where time comes from.
-        proxies: Who may say where a call came from.
-        audit: Where refused calls are recorded.
+    The gates of plugins are asked who calls, then the tokens. ``before`` is called before the resource of each call
+    whose caller is known: public calls must not wait for it.
     """
 
     _listener = "api"
@@ -87,12 +74,14 @@ class ApiGate(_CountingGate):
         clock: Clock,
         proxies: TrustedProxies,
         audit: AuditTrail,
+        before: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(clock, audit)
         self._db = db
         self._tokens = tokens
         self._gates = gates
         self._proxies = proxies
+        self._before = before
         self.needs: dict[str, Methods] = {}
 
     def require(self, req: falcon.Request, need: Need, params: Mapping[str, Any]) -> None:
@@ -183,22 +172,22 @@ class ApiGate(_CountingGate):
         return replace(caller, address=self._proxies.address_of(req))
 
     def process_resource(
-        self, req: falcon.Request, resp: falcon.Response, resource: object, params: dict[str, Any]
+        self, req: falcon.Request, _resp: falcon.Response, _resource: object, params: dict[str, Any]
     ) -> None:
         """Check what a matched route needs; a method that it does not have is refused like a path there is not."""
-        del resp, resource
         methods = self.needs[str(req.uri_template)]
         other = PUBLIC if all(need.of is Of.ANYONE for need in methods.values()) else CALLER
         self.require(req, methods.get(req.method, other), params)
+        if current_actor().kind is not ActorKind.UNKNOWN:
+            self._before()
 
     def process_response(
-        self, req: falcon.Request, resp: falcon.Response, resource: object, req_succeeded: bool
+        self, _req: falcon.Request, resp: falcon.Response, _resource: object, _req_succeeded: bool
     ) -> None:
         """Keep answers out of caches and out of content sniffers; this thread serves the next caller.
 
         Files that are the same for everybody say themselves how long they may be kept.
         """
-        del req, resource, req_succeeded
         set_actor(NODE)
         if resp.get_header("Cache-Control") is None:
             resp.set_header("Cache-Control", "no-store")
@@ -239,11 +228,7 @@ def _of_run(conn: Connection, params: Mapping[str, Any]) -> tuple[str, object, i
     return "run", params["run_id"], runs.get_run(conn, params["run_id"]).group_id
 
 
-_GROUPS: Final = {
-    Of.GROUP: _of_group,
-    Of.JOB: _of_job,
-    Of.RUN: _of_run,
-}
+_GROUPS: Final = {Of.GROUP: _of_group, Of.JOB: _of_job, Of.RUN: _of_run}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,14 +258,7 @@ class UnknownCallerError(WireError):
 
 
 class ExecutorGate(_CountingGate):
-    """Lets executors in, and callers with a group's token that name that group.
-
-    Args:
-        secrets: What executors have.
-        known: The tokens of groups.
-        clock: Where time comes from.
-        audit: Where refused calls are recorded.
-    """
+    """Lets executors in, and callers with a group's token that name that group."""
 
     _listener = "executor-api"
 
@@ -306,11 +284,7 @@ class ExecutorGate(_CountingGate):
             raise
 
     def identify(self, req: falcon.Request) -> Caller:
-        """Return who calls, and count nothing.
-
-        Raises:
-            UnknownCallerError: As :meth:`require` says.
-        """
+        """Return who calls, and count nothing; raises what :meth:`require` does."""
         token = req.get_header(contract.TOKEN_HEADER) or ""
         app_name = (req.get_header(contract.APP_NAME_HEADER) or "").strip()
         caller = self._identify(token, app_name, req.remote_addr) if 0 < len(token) <= MAX_TOKEN else None
@@ -331,10 +305,7 @@ class ExecutorGate(_CountingGate):
             if secret.app_name is None or app_name not in ("", secret.app_name):
                 return None
             return Caller(
-                name=secret.name,
-                group_id=secret.group_id,
-                app_name=secret.app_name,
-                secret_id=secret_id,
+                name=secret.name, group_id=secret.group_id, app_name=secret.app_name, secret_id=secret_id
             )
         known = self._known.find(token, address)
         if known is None or known.group_id is None or known.app_name != app_name:
@@ -342,45 +313,24 @@ class ExecutorGate(_CountingGate):
         return Caller(name=known.name, group_id=known.group_id, app_name=app_name, secret_id=NO_SECRET)
 
 
-class _Before:
-    """Middleware behind the gate."""
-
-    def __init__(self, before: Callable[[], None]) -> None:
-        self._before = before
-
-    def process_resource(
-        self, req: falcon.Request, resp: falcon.Response, resource: object, params: dict[str, Any]
-    ) -> None:
-        """Do what comes before a call, but for public ones, which must not wait."""
-        del req, resp, resource, params
-        if current_actor().kind is not ActorKind.UNKNOWN:
-            self._before()
-
-
 class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
     """A Falcon application that refuses routes and sinks that do not say what they need when they are added.
 
     Attributes:
-        routes: Template, resource and suffix of every route.
-        chapters: First part of a path to what the OpenAPI document says of its operations together.
+        routes: Every route, with its whole path.
 
     Args:
         gate: Checks what they need.
-        before: Called before the resource of each call whose caller is known.
         refuses_body: Returns whether a known caller's large body is not read, by method and path.
     """
 
     def __init__(
-        self,
-        gate: ApiGate,
-        before: Callable[[], None] | None = None,
-        refuses_body: Callable[[Actor, str, str], bool] = lambda *_: False,
+        self, gate: ApiGate, refuses_body: Callable[[Actor, str, str], bool] = lambda *_: False
     ) -> None:
-        super().__init__(middleware=[gate, *([] if before is None else [_Before(before)]), Packing()])
+        super().__init__(middleware=[gate, Packing()])
         self._gate = gate
         self._refuses_body = refuses_body
-        self.routes: list[tuple[str, object, str | None]] = []
-        self.chapters: Mapping[str, str] = {}
+        self.routes: list[ResourceRoute] = []
 
     @property
     def needs(self) -> Mapping[str, Methods]:
@@ -399,30 +349,20 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
     def add_route(
         self, uri_template: str, resource: object, *, needs: Methods | None = None, **kwargs: Any
     ) -> None:
-        """Add a route.
-
-        Args:
-            uri_template: Its path, with fields.
-            resource: Answers calls.
-            needs: What each method that the resource has needs.
-            kwargs: Falcon's, such as ``suffix``.
+        """Add a route, with what each of its methods needs.
 
         Raises:
             ConfigError: It is not said what one of its methods needs, or it is said of one that it does not have.
         """
-        found = {
-            method
-            for method in map_http_methods(resource, suffix=kwargs.get("suffix"))
-            if method != "OPTIONS"
-        }
-        if needs is None or set(needs) != found:
+        found = map_http_methods(resource, suffix=kwargs.get("suffix")).keys() - {"OPTIONS"}
+        if needs is None or needs.keys() != found:
             raise ConfigError(
                 f"{uri_template} must say what each of {', '.join(sorted(found))} needs, and says it of "
                 f"{', '.join(sorted(needs or ())) or 'none'}"
             )
         super().add_route(uri_template, resource, **kwargs)
         self._gate.needs[uri_template] = needs
-        self.routes.append((uri_template, resource, kwargs.get("suffix")))
+        self.routes.append(ResourceRoute(uri_template, resource, needs, kwargs.get("suffix"), at_root=True))
 
     def add_sink(
         self, sink: Callable[..., None], prefix: Any = r"/", *, need: Need | None = None, **kwargs: Any

@@ -30,27 +30,23 @@ WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 class BodyTooLargeError(XwheelError):
-    """The request's body is over the limit.
+    """The request's body is over the limit, in bytes."""
 
-    Attributes:
-        limit: Bytes that are allowed.
-    """
+    field = BODY
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the request body may have at most {limit} bytes")
-        self.limit = limit
+        self.limit = {"max_bytes": limit}
 
 
 class MalformedBodyError(XwheelError):
     """The request's body is not JSON."""
 
+    field = BODY
+
 
 class InputError(FieldError):
-    """A field breaks its stated limit.
-
-    Attributes:
-        limit: The limit as data, such as ``{"max_length": 128}``; empty if there is none to state.
-    """
+    """A field breaks its stated limit, which as data is such as ``{"max_length": 128}``, empty if none is stated."""
 
     def __init__(self, field: str, reason: str, limit: Mapping[str, object] | None = None) -> None:
         super().__init__(field, reason)
@@ -58,14 +54,7 @@ class InputError(FieldError):
 
 
 class FieldRule(NamedTuple):
-    """What one field may hold.
-
-    Attributes:
-        type: The annotated type.
-        words: The limit as a sentence part that follows "must be".
-        limit: The limit as data.
-        required: Whether the field must be there.
-    """
+    """What one field may hold; ``words`` follow "must be", ``limit`` says the same as data."""
 
     type: Any
     words: str
@@ -74,11 +63,7 @@ class FieldRule(NamedTuple):
 
 
 def read_body(req: falcon.Request, limit: int) -> bytes:
-    """Return the request's body.
-
-    Raises:
-        BodyTooLargeError: It has more than ``limit`` bytes, announced or not.
-    """
+    """Return the request's body; raises BodyTooLargeError for more than ``limit`` bytes, announced or not."""
     length = req.content_length
     if length is not None:
         if length > limit:
@@ -97,13 +82,7 @@ def read_body(req: falcon.Request, limit: int) -> bytes:
 
 
 def take_body(req: falcon.Request, kind: type[S], limit: int, *, optional: bool = False) -> S:
-    """Return the request's body as a message.
-
-    Args:
-        req: The request; its content type is ignored.
-        kind: The message.
-        limit: Bytes that are allowed.
-        optional: An empty body stands for ``{}``.
+    """Return the request's body as a message, whatever its content type; an ``optional`` empty one stands for ``{}``.
 
     Raises:
         BodyTooLargeError: The body is too large.
@@ -135,13 +114,7 @@ def fields_in(message: msgspec.Struct) -> dict[str, Any]:
 
 
 def take_table(req: falcon.Request, limit: int) -> dict[str, Any]:
-    """Return the request's body as a table whose keys are checked elsewhere.
-
-    Raises:
-        BodyTooLargeError: The body is too large.
-        MalformedBodyError: It is not JSON.
-        InputError: It is no object.
-    """
+    """Return the request's body as a table whose keys are checked elsewhere; raises what :func:`take_body` does."""
     return _read_object(read_body(req, limit))
 
 
@@ -158,21 +131,12 @@ def _read_object(content: bytes) -> dict[str, Any]:
 
 
 def take_query(req: falcon.Request, kind: type[S]) -> S:
-    """Return the request's query as a message.
-
-    Raises:
-        InputError: A parameter is unknown, repeated or outside its limit.
-    """
+    """Return the request's query as a message; raises InputError."""
     return read_fields(kind, dict(req.params), strict=False)
 
 
 def read_fields(kind: type[S], values: dict[str, Any], *, strict: bool = True) -> S:
-    """Return a message from decoded values.
-
-    Args:
-        kind: The message.
-        values: Field name to value.
-        strict: Whether ``"5"`` is refused where a number is wanted; queries have only text.
+    """Return a message from decoded values; unless ``strict``, text counts as a number: queries have nothing else.
 
     Raises:
         InputError: A field is unknown, missing or outside its limit.

@@ -16,14 +16,7 @@ SETTING: Final = "api.trusted_proxies"
 
 
 class TrustedProxies:
-    """Whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` count.
-
-    Args:
-        networks: Addresses and networks of the proxies.
-
-    Raises:
-        ConfigError: One is none.
-    """
+    """Whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` count; raises ConfigError for what is no network."""
 
     def __init__(self, networks: Sequence[str] = ()) -> None:
         try:

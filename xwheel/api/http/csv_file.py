@@ -34,13 +34,9 @@ class CsvPage(NamedTuple):
 def reply_csv(
     resp: falcon.Response, name: str, view: type[msgspec.Struct], pages: Callable[[Any, int], CsvPage]
 ) -> None:
-    """Make a file the response: a line for each item of a list, 10,000 at most.
+    """Make a file the response: a line for each item of a list, 10,000 at most, with the fields of the view.
 
-    Args:
-        resp: The response.
-        name: What the file is called, without its ending.
-        view: What the items are; their fields are the columns.
-        pages: Returns a page after something, None for the first one, of at most this many items.
+    ``pages`` returns a page after something, None for the first one, of at most this many items.
     """
     actor = current_actor()
 

@@ -11,7 +11,7 @@ import falcon
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from xwheel.api.http.body import BodyTooLargeError, InputError, MalformedBodyError
+from xwheel.api.http.body import BodyTooLargeError, MalformedBodyError
 from xwheel.errors import (
     AuthError,
     BusyError,
@@ -26,7 +26,6 @@ from xwheel.errors import (
     NotRecordedError,
     OwnedByCodeError,
     PluginError,
-    RevisionError,
     StorageError,
     TooManyTriesError,
     WireError,
@@ -98,7 +97,15 @@ RETRY_AFTER_S: Final = "1"
 def problem_of(error: Exception) -> Problem | None:
     """Return the problem of an error that the table knows; None for an unexpected one."""
     if isinstance(error, RouteRefusedError):
-        return _refused(error)
+        return Problem(
+            type=TYPE_PREFIX + "plugin-refused",
+            title="A plugin refuses this",
+            status=error.status,
+            detail=str(error),
+            field=error.field or UNSET,
+            reason=error.reason,
+            facts=error.facts or UNSET,
+        )
     for kind, status, slug, title in TABLE:
         if isinstance(error, kind):
             # sent: the question may have arrived, the answer did not
@@ -108,38 +115,11 @@ def problem_of(error: Exception) -> Problem | None:
                 title=error.title if isinstance(error, TooManyTriesError) else title,
                 status=HTTPStatus.GATEWAY_TIMEOUT.value if late else status,
                 detail=str(error),
-                field=_field_of(error),
-                limit=_limit_of(error),
-                revision=error.revision if isinstance(error, RevisionError) else UNSET,
+                field=getattr(error, "field", UNSET),
+                limit=getattr(error, "limit", None) or UNSET,
+                revision=getattr(error, "revision", UNSET),
             )
     return None
-
-
-def _refused(error: RouteRefusedError) -> Problem:
-    """Return the problem of what a plugin refuses."""
-    return Problem(
-        type=TYPE_PREFIX + "plugin-refused",
-        title="A plugin refuses this",
-        status=error.status,
-        detail=str(error),
-        field=error.field or UNSET,
-        reason=error.reason,
-        facts=error.facts or UNSET,
-    )
-
-
-def _field_of(error: Exception) -> str | UnsetType:
-    if isinstance(error, FieldError | OwnedByCodeError):
-        return error.field
-    if isinstance(error, BodyTooLargeError | MalformedBodyError):
-        return "body"
-    return error.field if isinstance(error, AuthError) else UNSET
-
-
-def _limit_of(error: Exception) -> dict[str, object] | UnsetType:
-    if isinstance(error, BodyTooLargeError):
-        return {"max_bytes": error.limit}
-    return error.limit if isinstance(error, InputError) and error.limit else UNSET
 
 
 def seconds(wait_ms: int) -> int:
@@ -161,9 +141,8 @@ def write_problem(resp: falcon.Response, problem: Problem) -> None:
     resp.data = msgspec.json.encode(problem)
 
 
-def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: object) -> None:
+def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _params: object) -> None:
     """Answer with the problem that the table names; an unexpected error tells the client only its incident."""
-    del params
     problem = problem_of(error)
     if problem is None:
         problem = Problem(
@@ -183,16 +162,14 @@ def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, param
 
 
 def on_http_error(
-    req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: object
+    req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, _params: object
 ) -> None:
     """Give Falcon's own refusals, such as an unknown route or a wrong method, the same form."""
-    del params
     status = HTTPStatus(error.status_code)
     slug = {404: "unknown-route", 405: "method-not-allowed"}.get(status.value, "bad-request")
     if error.headers:
         resp.set_headers(dict(error.headers))
     detail = error.description or f"{req.method} {req.path[:200]}: {status.phrase.lower()}"
     write_problem(
-        resp,
-        Problem(type=TYPE_PREFIX + slug, title=status.phrase, status=status.value, detail=detail),
+        resp, Problem(type=TYPE_PREFIX + slug, title=status.phrase, status=status.value, detail=detail)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import falcon
 
@@ -22,20 +22,8 @@ ALLOWED: Final = (AuthError, ForbiddenError, StorageError, BusyError)
 """What a gate may raise; anything else is a failure of its own."""
 
 
-class _Opened(NamedTuple):
-    """A gate at work."""
-
-    gate: Gate
-    check: IdentifiesCallers
-
-
 class PluginGates:
-    """The gates of all plugins, in one process; any thread may ask.
-
-    Args:
-        gates: By name, in whose order they are asked.
-        site: What they work with.
-        proxies: Who may say where a call came from.
+    """The gates of all plugins, in one process, asked in the order of their names; any thread may ask.
 
     Raises:
         PluginError: One cannot be opened; the message names it.
@@ -43,14 +31,10 @@ class PluginGates:
 
     def __init__(self, gates: Mapping[str, Gate], site: PluginSite, proxies: TrustedProxies) -> None:
         self._proxies = proxies
-        self._opened = [_Opened(gate, _open(gate, site)) for _, gate in sorted(gates.items())]
+        self._opened = [(gate, _open(gate, site)) for _, gate in sorted(gates.items())]
 
     def identify(self, req: falcon.Request, address: str) -> tuple[Actor | None, str]:
-        """Return who calls, as the first gate says that knows it, and why it is not known if one failed.
-
-        Args:
-            req: The call.
-            address: Where it came from.
+        """Return who calls from an address, as the first gate says that knows it, and why not if one failed.
 
         Raises:
             XwheelError: A gate refuses the call.

@@ -21,10 +21,9 @@ class Packing:
     """Middleware that packs answers of reads; others, which may hold secrets, are sent as they are."""
 
     def process_response(
-        self, req: falcon.Request, resp: falcon.Response, resource: object, req_succeeded: bool
+        self, req: falcon.Request, resp: falcon.Response, _resource: object, req_succeeded: bool
     ) -> None:
         """Pack an answer that is whole, large and JSON."""
-        del resource
         data = resp.data
         if (
             not req_succeeded

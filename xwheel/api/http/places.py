@@ -13,11 +13,7 @@ from xwheel.errors import BusyError
 class Places:
     """Places for calls that go on to executors or plugins, and at most half of them for those of one group.
 
-    Thread-safety: every method may be called by any thread.
-
-    Args:
-        total: How many there are.
-        what: What is done in them, for messages.
+    Any thread may ask. Messages say ``what`` is done in them.
     """
 
     def __init__(self, total: int, what: str) -> None:
@@ -28,12 +24,9 @@ class Places:
 
     @contextmanager
     def hold(self, group_id: int | None) -> Iterator[None]:
-        """Hold a place for a group as long as the block lasts; never wait for one.
+        """Hold a place for a group as long as the block lasts, or raise BusyError at once.
 
         Callers that show what all groups share count as no group.
-
-        Raises:
-            BusyError: There is none.
         """
         with self._lock:
             if self._held.total() >= self._total:

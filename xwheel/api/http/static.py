@@ -31,11 +31,7 @@ class _Body(NamedTuple):
 
 
 class StaticFiles:
-    """Answers with files, by their path.
-
-    Args:
-        files: Path to the file.
-    """
+    """Answers with files, by their path."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = dict(files)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import falcon
 
 from xwheel.api.http.auth import Caller
-from xwheel.api.http.resource import ApiParts
+from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.site import RouteSite
 from xwheel.errors import ConfigError, PluginError, WireError, XwheelError
 from xwheel.model.access import current_actor

@@ -16,7 +16,7 @@ from xwheel.api.http.auth import Caller, ExecutorGate, GuardedApp, UnknownCaller
 from xwheel.api.http.body import PIECE, BodyTooLargeError
 from xwheel.api.http.errors import TYPE_PREFIX, Problem, on_error, on_http_error, problem_of, write_problem
 from xwheel.api.http.places import Places
-from xwheel.api.http.resource import ApiParts
+from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.files import send_file
 from xwheel.api.plugins.site import RouteSite, has_recorded
 from xwheel.errors import ConfigError, PluginError, XwheelError
@@ -128,7 +128,7 @@ class PluginRoutes:
     def __init__(self, parts: ApiParts, taken: frozenset[str]) -> None:
         self._parts = parts
         self.site = RouteSite(parts)
-        config = parts.config
+        config = parts.config.api
         self._places = {
             False: Places(max(1, config.threads // 4), "calls of plugins' routes are under way"),
             True: Places(max(1, config.executor_threads // 4), "calls of plugins' routes are under way"),
@@ -152,7 +152,9 @@ class PluginRoutes:
             raise PluginError(f"{owner}: {error}") from error
         for route in found:
             limit = (
-                self._parts.config.max_body_bytes if route.max_body_bytes is None else route.max_body_bytes
+                self._parts.config.api.max_body_bytes
+                if route.max_body_bytes is None
+                else route.max_body_bytes
             )
             yield _Known(owner, item.name, route, 0 if route.method in READS else limit)
 
@@ -314,9 +316,6 @@ class PluginRoutes:
 class PluginResources:
     """The resources of all plugins, for the management API.
 
-    Attributes:
-        chapters: First part of a path to the sentence that the OpenAPI document says of it.
-
     Args:
         parts: What the applications work with.
         site: What plugins work with.
@@ -326,7 +325,6 @@ class PluginResources:
     """
 
     def __init__(self, parts: ApiParts, site: RouteSite) -> None:
-        self.chapters: dict[str, str] = {}
         self._known: list[tuple[str, ResourceRoute]] = []
         registry = parts.plugins.resources
         for name, item in sorted(registry.items()):
@@ -340,7 +338,6 @@ class PluginResources:
             except PluginError as error:
                 raise PluginError(f"{owner}: {error}") from error
             self._known += [(owner, route) for route in found]
-            self.chapters.update(item.chapters)
 
     def add_to(self, app: GuardedApp) -> None:
         """Add them; a path that is there already is refused.
@@ -349,8 +346,8 @@ class PluginResources:
             PluginError: The message names the plugin.
         """
         for owner, route in self._known:
-            template = PREFIX + route.path
-            if any(template == known for known, *_ in app.routes):
+            template = route.path if route.at_root else PREFIX + route.path
+            if any(template == known.path for known in app.routes):
                 raise PluginError(f"{owner}: {template} cannot be added: it is there already")
             _add(
                 owner,

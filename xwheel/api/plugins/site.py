@@ -10,7 +10,8 @@ import msgspec
 
 from xwheel import cron
 from xwheel.api.http.body import fields_in, read_fields
-from xwheel.api.http.resource import ApiParts, naming, run_views
+from xwheel.api.http.resource import naming, run_views
+from xwheel.api.parts import ApiParts
 from xwheel.api.schema.messages import JobChange, JobCreate
 from xwheel.api.v1.jobs import job_views, new_source
 from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
@@ -19,6 +20,7 @@ from xwheel.model import Job, RegisteredExecutor
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.deeds import Deed
 from xwheel.model.runs import OPEN_STATES
+from xwheel.plugin.resources import ResourceRoute
 from xwheel.plugin.routes import PluginGroup
 from xwheel.plugin.run_logs import LogAnswer, ReadsLogs
 from xwheel.scheduler.cluster.contract import Lease
@@ -42,6 +44,9 @@ has_recorded: Final = ContextVar("xwheel_plugin_recorded", default=False)
 class RouteSite:
     """What routes of plugins work with.
 
+    Attributes:
+        served: What the management API of this process serves.
+
     Args:
         parts: What the resources of the management API work with.
     """
@@ -54,10 +59,15 @@ class RouteSite:
         self.jobs = SiteJobs(parts)
         self.job_writer = parts.job_writer
         self.executors = SiteExecutors(parts)
+        self.served: Sequence[ResourceRoute] = ()
 
     def now_ms(self) -> int:
         """Return what time it is."""
         return self._parts.clock.now_ms()
+
+    def resources(self) -> Sequence[ResourceRoute]:
+        """Return what the management API serves."""
+        return self.served
 
     def registered(self, hook: str) -> Mapping[str, Any]:
         """Return by name what plugins registered for a hook."""
@@ -138,7 +148,7 @@ class SiteExecutors:
 
     def is_live(self, group_id: int, address: str) -> bool:
         """Return whether a live executor of a group is at this address."""
-        return self._parts.is_live(group_id, address)
+        return self._parts.registry.is_live(group_id, address, self._parts.clock.now_ms())
 
     def live(self, group_id: int | None = None) -> Sequence[RegisteredExecutor]:
         """Return live executors."""
@@ -302,7 +312,7 @@ class SiteJobs:
 
     def kill(self, run_id: int) -> dict[str, Any]:
         """End a run, or begin to."""
-        run = self._parts.kill(run_id)
+        run = self._parts.killer.kill(run_id)
         with self._parts.db.read() as conn:
             (view,) = run_views(conn, [run])
         return _plain(view)
@@ -319,7 +329,7 @@ class SiteJobs:
         current_actor().need(permission, job.group_id, "job", job_id)
 
     def _view(self, job: Job) -> dict[str, Any]:
-        (view,) = job_views(self._parts, [job])
+        (view,) = job_views(self._parts.owners, [job], self._parts.clock.now_ms())
         return _plain(view)
 
 

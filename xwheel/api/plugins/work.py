@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from xwheel.api.http.resource import ApiParts
+from xwheel.api.parts import ApiParts
 from xwheel.errors import OutageError, PluginError
 from xwheel.model.access import ALL, Actor, ActorKind, acting
 from xwheel.plugin.routes import WokenUp, WorksAlong

@@ -9,7 +9,8 @@ from msgspec import Meta, Struct
 from xwheel.api.schema.derived import fields_of, page_of
 from xwheel.api.schema.fields import ExpiresIn, Id, Networks, PageSize, PlainName
 from xwheel.api.schema.messages import Input
-from xwheel.model.access import Role
+from xwheel.errors import FieldError
+from xwheel.model.access import Grant, Grants, Role
 from xwheel.storage.access.executor_secrets import StoredSecret
 from xwheel.storage.access.tokens import KnownToken
 
@@ -30,14 +31,6 @@ class GroupRole(Input, frozen=True, kw_only=True):
 GroupRoles = Annotated[tuple[GroupRole, ...], Meta(max_length=MAX_GROUP_ROLES)]
 
 
-class GrantsInput(Input, frozen=True, kw_only=True):
-    """What somebody may do: ``role`` in all groups, and ``groups`` in some; the higher one counts."""
-
-    role: Role | None = None
-    script: bool = False
-    groups: GroupRoles = ()
-
-
 class TokenCreate(Input, frozen=True, kw_only=True):
     """A new token of a service.
 
@@ -52,13 +45,6 @@ class TokenCreate(Input, frozen=True, kw_only=True):
     groups: GroupRoles = ()
     expires_in_s: ExpiresIn | None = None
     networks: Networks = ()
-
-
-class TokenQuery(Input, frozen=True, kw_only=True):
-    """Which page of the tokens, by name."""
-
-    after: PlainName | None = None
-    limit: PageSize = 50
 
 
 class GroupRoleView(Struct, frozen=True, kw_only=True):
@@ -78,13 +64,9 @@ class TokenView(Struct, frozen=True, kw_only=True):
     groups: list[GroupRoleView]
 
 
-@fields_of(KnownToken, SHOWN)
-class NewTokenView(Struct, frozen=True, kw_only=True):
+class NewTokenView(TokenView, frozen=True, kw_only=True):
     """A token that was just made; ``token`` is the secret, shown this once."""
 
-    role: Role | None
-    script: bool
-    groups: list[GroupRoleView]
     token: str
 
 
@@ -133,3 +115,31 @@ class NewSecretView(Struct, frozen=True, kw_only=True):
 
 TokenPage = page_of("TokenPage", TokenView, "tokens", key=str)
 SecretPage = page_of("SecretPage", SecretView, "secrets", key=str)
+
+
+def read_grants(
+    role: Role | None, script: bool, groups: tuple[GroupRole, ...] | list[GroupRoleView]
+) -> Grants:
+    """Return grants as they were sent.
+
+    Raises:
+        FieldError: A group is named twice.
+    """
+    found: dict[int, Grant] = {}
+    for item in groups:
+        if item.group_id in found:
+            raise FieldError("groups", f"name group {item.group_id} twice")
+        found[item.group_id] = Grant(item.role, item.script)
+    return Grants(None if role is None else Grant(role, script), found)
+
+
+def roles_of(grants: Grants) -> tuple[Role | None, bool, list[GroupRoleView]]:
+    """Return grants as clients see them: the role in all groups, whether scripts too, and the roles in some."""
+    everywhere = grants.everywhere
+    groups = [
+        GroupRoleView(group_id=group_id, role=grant.role, script=grant.allows_scripts)
+        for group_id, grant in sorted(grants.groups.items())
+    ]
+    if everywhere is None:
+        return None, False, groups
+    return everywhere.role, everywhere.allows_scripts, groups

@@ -21,13 +21,9 @@ S = TypeVar("S", bound=Struct)
 def fields_of(
     record: type, *names: str, without: Collection[str] = (), **types: Any
 ) -> Callable[[type[S]], type[S]]:
-    """Return a decorator that puts fields of a record before a view's own, with the record's types.
+    """Return a decorator that puts fields of a record before a view's own, with the record's types or other ``types``.
 
-    Args:
-        record: A record of the domain.
-        names: Its fields, in order, several in a text; without any all of them.
-        without: Fields that clients do not see.
-        types: Types of fields that clients see in another form.
+    The names are in order, several in a text; without any, all fields are shown but those ``without``.
     """
     hints = {**get_type_hints(record, include_extras=True), **types}
     return _beginning_with(
@@ -40,10 +36,7 @@ def changes_to(
 ) -> Callable[[type[S]], type[S]]:
     """Return a decorator that puts the fields of a new object before a change's own; each may be left out.
 
-    Args:
-        kind: The message that makes an object.
-        without: Fields that no change has.
-        never_null: Fields whose null means something for a new object alone.
+    Null of those that are ``never_null`` means something for a new object alone.
     """
     hints = get_type_hints(kind, include_extras=True)
     for name in never_null:
@@ -58,14 +51,7 @@ def changes_to(
 
 
 def page_of(name: str, item: type[Struct], what: str, *, key: type = int) -> type[Struct]:
-    """Return a page of a list.
-
-    Args:
-        name: What the page is called in the API's description.
-        item: What it has items of.
-        what: The same, in words.
-        key: What the place is in the list at which the next page begins.
-    """
+    """Return a page of a list; ``what`` says in words what items it has, and ``key`` is the type of a place in it."""
     text = f"A page of {what}; ``next`` is the ``after`` of the following one, null on the last."
     items: Any = GenericAlias(list, (item,))
     fields: list[Any] = [("items", items), ("next", key | None, None)]

@@ -21,6 +21,7 @@ YEAR_S: Final = 31_536_000
 MAX_PAGE: Final = 1000
 MAX_BULK: Final = 1000
 MAX_CHILDREN: Final = 100
+MAX_RECENT: Final = 100
 MAX_ADDRESSES: Final = 32
 MAX_ENTERED: Final = 100
 """Addresses that people enter for one group."""
@@ -98,9 +99,7 @@ Delay = Annotated[int, Meta(ge=0, le=366 * DAY_MS)]
 Instant = Annotated[
     str,
     Meta(
-        min_length=10,
-        max_length=40,
-        extra={"hint": "ISO 8601 with an offset, such as 2026-11-23T18:00:00Z"},
+        min_length=10, max_length=40, extra={"hint": "ISO 8601 with an offset, such as 2026-11-23T18:00:00Z"}
     ),
 ]
 Ids = Annotated[tuple[Id, ...], Meta(min_length=1, max_length=MAX_BULK)]
@@ -118,9 +117,6 @@ Line = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 RunCursor = Annotated[
     str,
     Meta(
-        min_length=3,
-        max_length=33,
-        pattern=r"\A[0-9]{1,16}-[0-9]{1,16}\Z",
-        extra={"hint": "a value of next"},
+        min_length=3, max_length=33, pattern=r"\A[0-9]{1,16}-[0-9]{1,16}\Z", extra={"hint": "a value of next"}
     ),
 ]

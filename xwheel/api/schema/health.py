@@ -14,65 +14,38 @@ from xwheel.api.schema.derived import fields_of
 Role = Literal["node", "management"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopHealth:
-    """The state of one of a node's loops.
+class LoopHealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """A loop of a node: ``age_ms`` is the time since its last good step, ``failures`` counts since the start."""
 
-    Attributes:
-        name: Its thread's name, without ``xwheel-``.
-        ok: Whether it lives and its last good step is recent.
-        age_ms: Milliseconds since its last good step.
-        failures: Steps that failed since the start.
-    """
-
-    name: str
-    ok: bool
+    name: str  # its thread's, without "xwheel-"
+    ok: bool  # it lives, and its last good step is recent
     age_ms: int
     failures: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthCounts:
-    """What a node has counted since its start.
+    """What a node has counted since its start."""
 
-    Attributes:
-        deadlocks: Transactions that lost a race: deadlocks, serialization failures, locks that came too late.
-        retries: Transactions that were done again, after a lost race or a broken connection.
-        broken_connections: Connections to the database that broke while they were used.
-        clock_steps: Jumps of the database's clock.
-        connections_refused: Connections that both listeners refused at a limit.
-        connections_cut: Connections that they closed because they trickled or did not read.
-    """
-
-    deadlocks: int = 0
-    retries: int = 0
-    broken_connections: int = 0
-    clock_steps: int = 0
-    connections_refused: int = 0
-    connections_cut: int = 0
+    deadlocks: int = 0  # lost races of transactions, serialization failures and locks that came too late too
+    retries: int = 0  # transactions that were done again, after a lost race or a broken connection
+    broken_connections: int = 0  # to the database, while they were used
+    clock_steps: int = 0  # jumps of the database's clock
+    connections_refused: int = 0  # by both listeners, at a limit
+    connections_cut: int = 0  # which trickled or did not read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReport:
-    """The state of a node, or of a process that only serves the management API, as far as it needs no database.
-
-    Attributes:
-        role: What the process is.
-        stale_loops: Names of loops whose last good step is too long ago.
-        holds_leases: Whether the node holds the leases it should.
-        partitions: How many partitions it holds.
-        loops: All loops.
-        counts: What it has counted.
-        missing_plugins: Plugins that are broken or not installed, and without which its settings let it start.
-    """
+    """The state of a node, or of a process that only serves the management API, as far as it needs no database."""
 
     role: Role = "node"
-    stale_loops: Sequence[str] = ()
-    holds_leases: bool = True
+    stale_loops: Sequence[str] = ()  # names of loops whose last good step is too long ago
+    holds_leases: bool = True  # those that it should
     partitions: int = 0
-    loops: Sequence[LoopHealth] = ()
+    loops: Sequence[LoopHealthView] = ()
     counts: HealthCounts = HealthCounts()
-    missing_plugins: Sequence[str] = ()
+    missing_plugins: Sequence[str] = ()  # broken or not installed, and its settings let it start without
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,11 +57,6 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     role: Role | UnsetType = UNSET
     failing: list[str] | UnsetType = UNSET
-
-
-@fields_of(LoopHealth)
-class LoopHealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """A loop of a node: ``age_ms`` is the time since its last good step, ``failures`` counts since the start."""
 
 
 @fields_of(HealthCounts)

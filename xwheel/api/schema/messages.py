@@ -287,6 +287,20 @@ class ReportQuery(Input, frozen=True, kw_only=True):
     limit: fields.ReportSize = 1000
 
 
+class RecentQuery(Input, frozen=True, kw_only=True):
+    """Of which jobs."""
+
+    job_id: Annotated[tuple[fields.Id, ...], Meta(min_length=1, max_length=fields.MAX_RECENT)]
+
+
+class UpcomingQuery(Input, frozen=True, kw_only=True):
+    """How many of the next fires, until when, of which group."""
+
+    until_ms: fields.Time | None = None
+    group_id: fields.Id | None = None
+    limit: fields.PageSize = 50
+
+
 class LogQuery(Input, frozen=True, kw_only=True):
     """From which line of a log on, or how many of its last lines."""
 
@@ -309,8 +323,8 @@ class PreviewQuery(Input, frozen=True, kw_only=True):
     count: fields.PreviewSize = 5
 
 
-class CalendarQuery(Input, frozen=True, kw_only=True):
-    """Which page of the calendars, by name."""
+class NameQuery(Input, frozen=True, kw_only=True):
+    """Which page of a list ordered by name."""
 
     after: fields.PlainName | None = None
     limit: fields.PageSize = 50

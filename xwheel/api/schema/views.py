@@ -110,6 +110,24 @@ class RunPage(Struct, frozen=True, kw_only=True):
     looked_ms: int | None = None
 
 
+@fields_of(Run, "id state due_ms accepted_ms finished_ms")
+class RecentRun(Struct, frozen=True, kw_only=True):
+    """A run in short."""
+
+
+class RecentItem(Struct, frozen=True, kw_only=True):
+    """The last runs of a job, newest first."""
+
+    job_id: int
+    runs: list[RecentRun]
+
+
+class RecentView(Struct, frozen=True, kw_only=True):
+    """The last runs of jobs; those that the caller may not read are missing, as are those that do not exist."""
+
+    items: list[RecentItem]
+
+
 class LogView(Struct, frozen=True, kw_only=True):
     """A piece of a run's log; ask again from ``next_line`` until ``is_end``.
 
@@ -146,6 +164,16 @@ class PreviewView(Struct, frozen=True, kw_only=True):
 
     items: list[DueView]
     description: WordsView | None
+
+
+class UpcomingItem(Struct, frozen=True, kw_only=True):
+    """The next fire of a job."""
+
+    job_id: int
+    job_name: str
+    app_name: str
+    group_id: int
+    due_ms: int
 
 
 class PauseView(Struct, frozen=True, kw_only=True):
@@ -238,6 +266,7 @@ class OverviewView(Struct, frozen=True, kw_only=True):
     last_day: CountsView
 
 
+UpcomingPage = page_of("UpcomingPage", UpcomingItem, "next fires, of which there is no more than one")
 GroupPage = page_of("GroupPage", GroupView, "groups")
 ExecutorPage = page_of("ExecutorPage", ExecutorView, "executors")
 JobPage = page_of("JobPage", JobView, "jobs, which may be short or empty")
@@ -257,3 +286,26 @@ class ManifestView(Struct, frozen=True, kw_only=True):
 
     version: str
     items: list[PageModuleView]
+
+
+class NodeView(Struct, frozen=True, kw_only=True):
+    """A node; ``address`` and ``version`` are null where this node does not know them."""
+
+    id: str
+    name: str
+    address: str | None
+    version: str | None
+    partitions: list[int]
+    is_me: bool
+    alive: bool
+    draining: bool
+    last_seen_ms: int
+    since_ms: int
+
+
+class NodesView(Struct, frozen=True, kw_only=True):
+    """All nodes that did not leave, those that are away too; ``partitions_without`` are held by none that lives."""
+
+    items: list[NodeView]
+    next: None
+    partitions_without: int

@@ -9,11 +9,13 @@ from typing import Final
 import falcon
 
 from xwheel.api.http.body import BODY, take_query, take_table
-from xwheel.api.http.resource import ApiParts, Resource, by_name, named, reply, reply_page
-from xwheel.api.schema.messages import CalendarQuery
+from xwheel.api.http.resource import Resource, by_name, named, reply, reply_page
+from xwheel.api.parts import ApiParts
+from xwheel.api.schema.messages import NameQuery
 from xwheel.api.schema.views import CalendarItem, CalendarPage, CalendarView
 from xwheel.errors import FieldError, NotFoundError, ScheduleError
 from xwheel.plugin.resources import Operation
+from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.storage import settings
 from xwheel.storage.database.engine import Connection
 
@@ -24,11 +26,11 @@ MAX_CALENDAR_BYTES: Final = 60_000
 class Calendars(Resource):
     """``/calendars``."""
 
-    @Operation({200: CalendarPage}, query=CalendarQuery)
+    @Operation({200: CalendarPage}, query=NameQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List calendars by name, without their definitions."""
-        query = take_query(req, CalendarQuery)
-        with self._db.read() as conn:
+        query = take_query(req, NameQuery)
+        with self.db.read() as conn:
             known = settings.calendars_version(conn)
         items = [CalendarItem(name=name, updated_ms=updated_ms) for name, updated_ms in known]
         reply_page(resp, CalendarPage, CalendarItem, by_name(items, query.after), query.limit, key="name")
@@ -37,16 +39,17 @@ class Calendars(Resource):
 class CalendarResource(Resource):
     """``/calendars/{name}``."""
 
+    schedules: ScheduleManager
+
     def __init__(self, parts: ApiParts) -> None:
         super().__init__(parts)
         self._limit = min(self._limit, MAX_CALENDAR_BYTES)
 
     @Operation({200: CalendarView}, problems=("not-found", "invalid-field"))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Return a calendar."""
-        del req
         name = named(name)
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             view = _find(conn, name)
         if view is None:
             raise NotFoundError("calendar", name)
@@ -57,11 +60,11 @@ class CalendarResource(Resource):
         """Write a calendar; the jobs that use it fire by it from now on."""
         name = named(name)
         definition = take_table(req, self._limit)
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             is_new = _find(conn, name) is None
         with _naming_the_body():
-            self._parts.schedules.save_calendar(name, definition)
-        with self._db.read() as conn:
+            self.schedules.save_calendar(name, definition)
+        with self.db.read() as conn:
             view = _find(conn, name)
         if view is None:  # deleted meanwhile
             raise NotFoundError("calendar", name)
@@ -70,10 +73,9 @@ class CalendarResource(Resource):
         reply(resp, view, 201 if is_new else 200)
 
     @Operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+    def on_delete(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete a calendar that no job uses."""
-        del req
-        self._parts.schedules.delete_calendar(named(name))
+        self.schedules.delete_calendar(named(name))
         resp.status = 204
 
 

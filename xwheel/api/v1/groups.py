@@ -9,12 +9,15 @@ import falcon
 import msgspec
 
 from xwheel.api.http.body import take_body, take_changes, take_query
-from xwheel.api.http.resource import ApiParts, Resource, readable_groups, reply, reply_page, view_of
+from xwheel.api.http.resource import Resource, readable_groups, reply, reply_page, view_of
 from xwheel.api.schema.messages import AddressInput, ExecutorQuery, GroupChange, GroupCreate, GroupQuery
 from xwheel.api.schema.views import AddressView, ExecutorPage, ExecutorView, GroupPage, GroupView
 from xwheel.errors import ConflictError, FieldError, WireError
 from xwheel.model import NO_SECRET, ExecutorGroup, RegisteredExecutor
+from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.resources import Operation
+from xwheel.scheduler.audit_trail import AuditTrail
+from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.storage import executors, jobs, plugin_rows
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.database.engine import Connection
@@ -22,14 +25,88 @@ from xwheel.storage.database.rows import groups_among
 from xwheel.wire import contract
 
 
-class Groups(Resource):
+class ShowsGroups(Resource):
+    """A resource that answers with groups, which it also changes."""
+
+    audit: AuditTrail
+    plugins: Plugins
+    registry: ExecutorRegistry
+
+    def record(
+        self,
+        conn: Connection,
+        action: str,
+        group_id: int,
+        before: Mapping[str, object] | None,
+        after: Mapping[str, object] | None,
+    ) -> None:
+        """Record in the audit what is done to a group."""
+        self.audit.record(conn, action, "group", group_id, group_id=group_id, before=before, after=after)
+
+    def views(self, conn: Connection, groups: Sequence[ExecutorGroup]) -> dict[int, GroupView]:
+        """Return what clients see of groups, by id."""
+        names = {item.id: item.name for item in executor_secrets.list_secrets(conn)}
+        live = {(item.group_id, item.address) for item in self.registry.all(self.clock.now_ms())}
+        entered: dict[int, list[AddressView]] = {group.id: [] for group in groups}
+        for item in executors.list_addresses(conn, entered.keys()) if groups else ():
+            view = AddressView(
+                address=item.address,
+                secret=names.get(item.secret_id),
+                live=(item.group_id, item.address) in live,
+                error=item.error,
+            )
+            entered[item.group_id].append(view)
+        return {group.id: view_of(GroupView, group, addresses=entered[group.id]) for group in groups}
+
+    def wanted(self, conn: Connection, group_id: int, addresses: Sequence[AddressInput]) -> dict[str, int]:
+        """Return the secret's id of each address as the registry spells it.
+
+        Raises:
+            FieldError: An address cannot be an executor's, stands there twice, names no live secret of the group, or is
+                added with one while an executor of another group has it.
+        """
+        now_ms = self.clock.now_ms()
+        known = {
+            item.name: item.id
+            for item in executor_secrets.list_secrets(conn)
+            if item.group_id == group_id and item.is_live(now_ms)
+        }
+        wanted: dict[str, int] = {}
+        for item in addresses:
+            try:
+                address = contract.normalise_address(item.address, "addresses")
+                self.registry.check_address(address)
+            except WireError as error:
+                words = str(error).removeprefix("addresses: ").removeprefix(f"{contract.ADDRESS_FIELD}: ")
+                raise FieldError("addresses", words) from error
+            if address in wanted:
+                raise FieldError("addresses", f"name {address} twice")
+            name = item.secret
+            if name is not None and name not in known:
+                names = ", ".join(sorted(known)) or "none yet: make one with POST /secrets"
+                raise FieldError(
+                    "addresses",
+                    f"{address}: {name} is no live executor secret of this group; there is {names}. The token that "
+                    "all executors share cannot be named",
+                )
+            wanted[address] = NO_SECRET if name is None else known[name]
+        if taken := self.registry.taken_elsewhere(conn, group_id, wanted, now_ms):
+            raise FieldError(
+                "addresses",
+                f"{taken[0]} is registered in another executor group: enter it once its executor is gone there, or set "
+                "security.shared_addresses",
+            )
+        return wanted
+
+
+class Groups(ShowsGroups):
     """``/groups``."""
 
     @Operation({200: GroupPage}, query=GroupQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List groups by id."""
         query = take_query(req, GroupQuery)
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             found = executors.list_groups(
                 conn,
                 prefix=query.app_name or "",
@@ -37,14 +114,14 @@ class Groups(Resource):
                 limit=query.limit + 1,
                 groups=readable_groups(),
             )
-            views = _group_views(self._parts, conn, found)
+            views = self.views(conn, found)
         reply_page(resp, GroupPage, lambda group: views[group.id], found, query.limit)
 
     @Operation({201: GroupView}, body=GroupCreate, problems=("conflict",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a group."""
         body = take_body(req, GroupCreate, self._limit)
-        now_ms = self._parts.clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> tuple[int, GroupView]:
             group = executors.insert_group(
@@ -56,26 +133,23 @@ class Groups(Resource):
                 now_ms=now_ms,
             )
             if body.addresses:
-                executors.replace_addresses(
-                    conn, group.id, _wanted(self._parts, conn, group.id, body.addresses)
-                )
-            _record(self._parts, conn, "group.create", group.id, None, _shown(conn, group, True))
-            return group.id, _group_view(self._parts, conn, group)
+                executors.replace_addresses(conn, group.id, self.wanted(conn, group.id, body.addresses))
+            self.record(conn, "group.create", group.id, None, _shown(conn, group, True))
+            return group.id, self.views(conn, [group])[group.id]
 
-        group_id, view = self._db.transaction(work)
+        group_id, view = self.db.transaction(work)
         resp.location = f"/api/v1/groups/{group_id}"
         reply(resp, view, 201)
 
 
-class Group(Resource):
-    """``/groups/{group_id}``."""
+class Group(ShowsGroups):
+    """``/groups/{group_id}`` and its executors."""
 
     @Operation({200: GroupView}, problems=("not-found",))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """Return a group."""
-        del req
-        with self._db.read() as conn:
-            view = _group_view(self._parts, conn, executors.get_group(conn, group_id))
+        with self.db.read() as conn:
+            view = self.views(conn, [executors.get_group(conn, group_id)])[group_id]
         reply(resp, view)
 
     @Operation({200: GroupView}, body=GroupChange, problems=("not-found", "conflict"))
@@ -83,7 +157,7 @@ class Group(Resource):
         """Change a group's title or limit, or replace its addresses entered by hand or its glue types."""
         changes = take_changes(req, GroupChange, self._limit)
         addresses: Sequence[AddressInput] | None = changes.pop("addresses", None)
-        now_ms = self._parts.clock.now_ms()
+        now_ms = self.clock.now_ms()
         if "glue_types" in changes:
             changes["glue_types"] = _glue_types(changes["glue_types"])
 
@@ -96,15 +170,15 @@ class Group(Resource):
             group = executors.update_group(conn, group_id, changes, now_ms)
             if addresses is not None:
                 wanted.clear()  # this may be done twice
-                wanted.update(_wanted(self._parts, conn, group_id, addresses))
+                wanted.update(self.wanted(conn, group_id, addresses))
                 executors.replace_addresses(conn, group_id, wanted)
             after = _shown(conn, group, addresses is not None)
-            _record(self._parts, conn, "group.edit", group_id, before, after)
-            return _group_view(self._parts, conn, group)
+            self.record(conn, "group.edit", group_id, before, after)
+            return self.views(conn, [group])[group.id]
 
-        view = self._db.transaction(work)
+        view = self.db.transaction(work)
         if addresses is not None:
-            self._parts.registry.follow_entered(group_id, wanted)
+            self.registry.follow_entered(group_id, wanted)
         reply(resp, view)
 
     def _keep_used(self, conn: Connection, group_id: int, names: Collection[str]) -> None:
@@ -114,7 +188,7 @@ class Group(Resource):
             ConflictError: One has one of them, which no plugin has either.
         """
         group = executors.get_group(conn, group_id, lock=True)
-        gone = set(group.glue_types) - set(names) - set(self._parts.plugins.glue_types)
+        gone = set(group.glue_types) - set(names) - set(self.plugins.glue_types)
         user = jobs.find_glue_user(conn, group_id, gone) if gone else None
         if user is not None:
             raise ConflictError(
@@ -123,58 +197,55 @@ class Group(Resource):
             )
 
     @Operation({204: None}, problems=("not-found", "conflict"))
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
+    def on_delete(self, _req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """Delete a group without jobs."""
-        del req
 
         def work(conn: Connection) -> None:
             before = _shown(conn, executors.get_group(conn, group_id, lock=True), True)
-            _record(self._parts, conn, "group.delete", group_id, before, None)
+            self.record(conn, "group.delete", group_id, before, None)
             executors.delete_group(conn, group_id)
-            plugin_rows.delete_of_group(conn, self._parts.plugins.tables, group_id)
+            plugin_rows.delete_of_group(conn, self.plugins.tables, group_id)
 
-        self._db.transaction(work)
+        self.db.transaction(work)
         resp.status = 204
 
-
-class GroupExecutors(Resource):
-    """``/groups/{group_id}/executors``."""
-
     @Operation({200: ExecutorPage}, problems=("not-found",))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
+    def on_get_executors(self, _req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """List all live executors of a group, suspects last."""
-        del req
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             executors.get_group(conn, group_id)
-        live = self._parts.registry.live(group_id, self._parts.clock.now_ms())
-        reply(resp, ExecutorPage(items=[_executor_view(self._parts, executor) for executor in live]))
+        live = self.registry.live(group_id, self.clock.now_ms())
+        reply(resp, ExecutorPage(items=[_executor_view(self.registry, item) for item in live]))
 
 
 class Executors(Resource):
     """``/executors``."""
 
+    registry: ExecutorRegistry
+
     @Operation({200: ExecutorPage}, query=ExecutorQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the live executors of all groups or of one, by id."""
         query = take_query(req, ExecutorQuery)
-        live = self._parts.registry.all(self._parts.clock.now_ms())
+        live = self.registry.all(self.clock.now_ms())
         groups = groups_among(readable_groups(), query.group_id)
         found = sorted(
             (item for item in live if item.id > query.after and (groups is None or item.group_id in groups)),
             key=lambda item: item.id,
         )
-        reply_page(resp, ExecutorPage, partial(_executor_view, self._parts), found, query.limit)
+        reply_page(resp, ExecutorPage, partial(_executor_view, self.registry), found, query.limit)
 
 
-def _record(
-    parts: ApiParts,
-    conn: Connection,
-    action: str,
-    group_id: int,
-    before: Mapping[str, object] | None,
-    after: Mapping[str, object] | None,
-) -> None:
-    parts.audit.record(conn, action, "group", group_id, group_id=group_id, before=before, after=after)
+def _executor_view(registry: ExecutorRegistry, executor: RegisteredExecutor) -> ExecutorView:
+    secret, earlier = registry.secret_names(executor)
+    return view_of(
+        ExecutorView,
+        executor,
+        labels=dict(executor.labels),
+        secret=secret,
+        earlier_secret=earlier,
+        source="by_hand" if executor.by_hand else "registered",
+    )
 
 
 def _shown(conn: Connection, group: ExecutorGroup, has_addresses: bool) -> dict[str, object]:
@@ -187,18 +258,6 @@ def _shown(conn: Connection, group: ExecutorGroup, has_addresses: bool) -> dict[
     return dict(shown)
 
 
-def _executor_view(parts: ApiParts, executor: RegisteredExecutor) -> ExecutorView:
-    secret, earlier = parts.registry.secret_names(executor)
-    return view_of(
-        ExecutorView,
-        executor,
-        labels=dict(executor.labels),
-        secret=secret,
-        earlier_secret=earlier,
-        source="by_hand" if executor.by_hand else "registered",
-    )
-
-
 def _glue_types(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names, each once.
 
@@ -208,66 +267,3 @@ def _glue_types(names: Sequence[str]) -> tuple[str, ...]:
     if "BEAN" in names:
         raise FieldError("glue_types", "BEAN needs no list: a job of it names a handler, and has no source")
     return tuple(dict.fromkeys(names))
-
-
-def _wanted(
-    parts: ApiParts, conn: Connection, group_id: int, addresses: Sequence[AddressInput]
-) -> dict[str, int]:
-    """Return the secret's id of each address as the registry spells it.
-
-    Raises:
-        FieldError: An address cannot be an executor's, stands there twice, names no live secret of the group, or is
-            added with one while an executor of another group has it.
-    """
-    now_ms = parts.clock.now_ms()
-    known = {
-        item.name: item.id
-        for item in executor_secrets.list_secrets(conn)
-        if item.group_id == group_id and item.is_live(now_ms)
-    }
-    wanted: dict[str, int] = {}
-    for item in addresses:
-        try:
-            address = contract.normalise_address(item.address, "addresses")
-            parts.registry.check_address(address)
-        except WireError as error:
-            words = str(error).removeprefix("addresses: ").removeprefix(f"{contract.ADDRESS_FIELD}: ")
-            raise FieldError("addresses", words) from error
-        if address in wanted:
-            raise FieldError("addresses", f"name {address} twice")
-        name = item.secret
-        if name is not None and name not in known:
-            names = ", ".join(sorted(known)) or "none yet: make one with POST /secrets"
-            raise FieldError(
-                "addresses",
-                f"{address}: {name} is no live executor secret of this group; there is {names}. The token that "
-                "all executors share cannot be named",
-            )
-        wanted[address] = NO_SECRET if name is None else known[name]
-    if taken := parts.registry.taken_elsewhere(conn, group_id, wanted, now_ms):
-        raise FieldError(
-            "addresses",
-            f"{taken[0]} is registered in another executor group: enter it once its executor is gone there, or set "
-            "security.shared_addresses",
-        )
-    return wanted
-
-
-def _group_views(parts: ApiParts, conn: Connection, groups: Sequence[ExecutorGroup]) -> dict[int, GroupView]:
-    """Return what clients see of groups, by id."""
-    names = {item.id: item.name for item in executor_secrets.list_secrets(conn)}
-    live = {(item.group_id, item.address) for item in parts.registry.all(parts.clock.now_ms())}
-    entered: dict[int, list[AddressView]] = {group.id: [] for group in groups}
-    for item in executors.list_addresses(conn, entered.keys()) if groups else ():
-        view = AddressView(
-            address=item.address,
-            secret=names.get(item.secret_id),
-            live=(item.group_id, item.address) in live,
-            error=item.error,
-        )
-        entered[item.group_id].append(view)
-    return {group.id: view_of(GroupView, group, addresses=entered[group.id]) for group in groups}
-
-
-def _group_view(parts: ApiParts, conn: Connection, group: ExecutorGroup) -> GroupView:
-    return _group_views(parts, conn, [group])[group.id]

@@ -14,16 +14,7 @@ from xwheel.api.http.body import InputError, fields_in, take_body, take_changes,
 from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
 from xwheel.api.http.errors import problem_of
 from xwheel.api.http.headers import KEY_HEADER, MATCH_HEADER, idempotency_key, wanted_revision
-from xwheel.api.http.resource import (
-    ApiParts,
-    Resource,
-    naming,
-    plan_run,
-    readable_groups,
-    reply,
-    view_of,
-)
-from xwheel.api.schema.last_and_next import RecentItem, RecentQuery, RecentRun, RecentView
+from xwheel.api.http.resource import PlansRuns, Resource, naming, readable_groups, reply, view_of
 from xwheel.api.schema.messages import (
     Bulk,
     BulkRun,
@@ -35,6 +26,7 @@ from xwheel.api.schema.messages import (
     JobRevision,
     JobSearch,
     JobSort,
+    RecentQuery,
     RunRequest,
 )
 from xwheel.api.schema.views import (
@@ -44,6 +36,9 @@ from xwheel.api.schema.views import (
     FamilyView,
     JobPage,
     JobView,
+    RecentItem,
+    RecentRun,
+    RecentView,
     RunView,
 )
 from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
@@ -53,8 +48,13 @@ from xwheel.model import Job as JobRecord
 from xwheel.model.access import current_actor
 from xwheel.model.jobs import state_of
 from xwheel.plugin.resources import Operation
-from xwheel.scheduler.jobs.jobs import BulkAction, BulkResult
+from xwheel.scheduler.audit_trail import AuditTrail
+from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.jobs.dependencies import DependencyManager
+from xwheel.scheduler.jobs.jobs import BulkAction, BulkResult, JobManager
+from xwheel.scheduler.jobs.owners import JobOwners
 from xwheel.scheduler.runs.run_now import AT_ONCE, When, read_when
+from xwheel.scheduler.timetable import CalendarCache
 from xwheel.storage import jobs, scripts
 from xwheel.storage.jobs import JobFilter, page_jobs
 from xwheel.storage.last_and_next import list_last_runs, list_next_jobs
@@ -76,8 +76,27 @@ _SWITCHES: Final = Operation(
 )
 
 
-class Jobs(Resource):
+class ShowsJobs(Resource):
+    """A resource that answers with jobs, which it also changes."""
+
+    owners: JobOwners
+    jobs: JobManager
+
+    def views(self, found: Sequence[JobRecord]) -> list[JobView]:
+        """Return what clients see of jobs; not for transactions."""
+        return job_views(self.owners, found, self.clock.now_ms())
+
+    def reply_job(self, resp: falcon.Response, job: JobRecord, status: int = 200) -> None:
+        """Make a job the response, its revision as the entity tag."""
+        resp.etag = str(job.revision)
+        (view,) = self.views([job])
+        reply(resp, view, status)
+
+
+class Jobs(ShowsJobs):
     """``/jobs``, also as a file, and how jobs ran lately."""
+
+    calendars: CalendarCache
 
     @Operation({200: JobPage}, query=JobQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -99,7 +118,7 @@ class Jobs(Resource):
     def on_get_recent(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Return the last runs of jobs, 20 of each at most, newest first."""
         wanted, groups = take_query(req, RecentQuery).job_id, readable_groups()
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             known = jobs.find_names(conn, set(wanted), groups)
             found = list_last_runs(conn, known, LAST)
         items = [
@@ -119,14 +138,14 @@ class Jobs(Resource):
     def _reply_next(self, resp: falcon.Response, query: JobQuery) -> None:
         if query.after:
             raise InputError("after", "there is one page of jobs by their next fire: ask for more with limit")
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             found = list_next_jobs(conn, _filter_of(query), query.limit)
-        reply(resp, JobPage(items=job_views(self._parts, found), next=None))
+        reply(resp, JobPage(items=self.views(found), next=None))
 
     def _page(self, query: JobSearch, after_id: int, limit: int) -> tuple[list[JobView], int | None]:
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             page = page_jobs(conn, _filter_of(query), after_id=after_id, limit=limit)
-        return job_views(self._parts, page.jobs), page.next
+        return self.views(page.jobs), page.next
 
     @Operation({201: JobView}, body=JobCreate, problems=("name-taken",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -135,12 +154,12 @@ class Jobs(Resource):
         values = fields_in(body)
         enabled = values.pop("enabled")
         source = new_source(values.pop("glue_source"), current_actor().name)
-        check_calendars(self._parts.calendars, values)
+        check_calendars(self.calendars, values)
         with naming("group_id", "group"), naming_schedule_fields():
             cron.zone(body.timezone)
-            job = self._parts.jobs.create(values, enabled=enabled, source=source, unique=True)
+            job = self.jobs.create(values, enabled=enabled, source=source, unique=True)
         resp.location = f"/api/v1/jobs/{job.id}"
-        reply_job(self._parts, resp, job, 201)
+        self.reply_job(resp, job, 201)
 
 
 def _filter_of(query: JobSearch) -> JobFilter:
@@ -148,16 +167,18 @@ def _filter_of(query: JobSearch) -> JobFilter:
     return JobFilter(**given, groups=readable_groups())
 
 
-class JobResource(Resource):
+class JobResource(ShowsJobs, PlansRuns):
     """``/jobs/{job_id}`` and what can be done with a job."""
 
+    calendars: CalendarCache
+    registry: ExecutorRegistry
+
     @Operation({200: JobView}, problems=("not-found",))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Return a job."""
-        del req
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             job = jobs.get_job(conn, job_id)
-        reply_job(self._parts, resp, job)
+        self.reply_job(resp, job)
 
     @Operation(
         {200: JobView},
@@ -170,17 +191,17 @@ class JobResource(Resource):
         changes = take_changes(req, JobChange, self._limit)
         revision = wanted_revision(req, changes.pop("revision", None))
         source = new_source(changes.pop("glue_source", None), current_actor().name)
-        check_calendars(self._parts.calendars, changes)
+        check_calendars(self.calendars, changes)
         with naming_schedule_fields():
             if "timezone" in changes:
                 cron.zone(changes["timezone"])
-            job = self._parts.jobs.edit(job_id, changes, revision=revision, source=source, unique=True)
-        reply_job(self._parts, resp, job)
+            job = self.jobs.edit(job_id, changes, revision=revision, source=source, unique=True)
+        self.reply_job(resp, job)
 
     @Operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict", "owned-by-code"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Delete a job; its runs stay readable."""
-        self._parts.jobs.delete(job_id, revision=wanted_revision(req, None))
+        self.jobs.delete(job_id, revision=wanted_revision(req, None))
         resp.status = 204
 
     @_SWITCHES
@@ -188,23 +209,21 @@ class JobResource(Resource):
         """Let a job fire; nothing changes if it does already."""
         body = take_body(req, JobRevision, self._limit, optional=True)
         with naming_schedule_fields():
-            job = self._parts.jobs.start(job_id, revision=wanted_revision(req, body.revision))
-        reply_job(self._parts, resp, job)
+            job = self.jobs.start(job_id, revision=wanted_revision(req, body.revision))
+        self.reply_job(resp, job)
 
     @_SWITCHES
     def on_post_stop(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Stop a job and cancel its planned fires and retries; what was sent goes on."""
         body = take_body(req, JobRevision, self._limit, optional=True)
-        reply_job(
-            self._parts, resp, self._parts.jobs.stop(job_id, revision=wanted_revision(req, body.revision))
-        )
+        self.reply_job(resp, self.jobs.stop(job_id, revision=wanted_revision(req, body.revision)))
 
     @Operation({201: JobView}, body=JobCopy, is_body_optional=True, problems=("not-found", "name-taken"))
     def on_post_copy(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Make a stopped job with the same definition and source; its children and parents are not copied."""
         body = take_body(req, JobCopy, self._limit, optional=True)
         source = None
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             known = jobs.get_job(conn, job_id)
             if known.glue_version:
                 text = scripts.get_version(conn, job_id, known.glue_version).source
@@ -217,9 +236,9 @@ class JobResource(Resource):
         values["name"] = body.name or known.name[: MAX_NAME - len(COPY_SUFFIX)] + COPY_SUFFIX
         values["group_id"] = body.group_id or known.group_id
         with naming("group_id", "group"), naming_schedule_fields():
-            job = self._parts.jobs.create(values, source=source, unique=True)
+            job = self.jobs.create(values, source=source, unique=True)
         resp.location = f"/api/v1/jobs/{job.id}"
-        reply_job(self._parts, resp, job, 201)
+        self.reply_job(resp, job, 201)
 
     @Operation(
         {201: RunView},
@@ -237,7 +256,7 @@ class JobResource(Resource):
         field = "addresses" if body.addresses else "address"
         spelled = body.addresses if body.address is None else (body.address,)
         addresses = self._registered(job_id, field, spelled) if spelled else ()
-        plan_run(self._parts, resp, job_id, key, body.param, addresses, read_when(body.delay_ms, body.at))
+        self.plan_run(resp, job_id, key, body.param, addresses, read_when(body.delay_ms, body.at))
 
     def _registered(self, job_id: int, field: str, spelled: Sequence[str]) -> list[str]:
         """Return addresses as the registry has them.
@@ -246,14 +265,15 @@ class JobResource(Resource):
             NotFoundError: The job does not exist.
             FieldError: One is not that of a live executor of the job's group: a job's runs go nowhere else.
         """
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             job = jobs.get_job(conn, job_id)
         try:
             addresses = [contract.normalise_address(text, field) for text in spelled]
         except WireError as error:
             raise FieldError(field, str(error).removeprefix(f"{field}: ")) from error
+        now_ms = self.clock.now_ms()
         for address in addresses:
-            if not self._parts.is_live(job.group_id, address):
+            if not self.registry.is_live(job.group_id, address, now_ms):
                 raise FieldError(field, f"{address} is no live executor of group {job.group_id}")
         return addresses
 
@@ -263,17 +283,9 @@ def new_source(text: str | None, author: str, remark: str = "") -> NewSource | N
     return None if text is None else NewSource(source=text, author=author, remark=remark)
 
 
-def reply_job(parts: ApiParts, resp: falcon.Response, job: JobRecord, status: int = 200) -> None:
-    """Make a job the response, its revision as the entity tag."""
-    resp.etag = str(job.revision)
-    (view,) = job_views(parts, [job])
-    reply(resp, view, status)
-
-
-def job_views(parts: ApiParts, found: Sequence[JobRecord]) -> list[JobView]:
+def job_views(owners: JobOwners, found: Sequence[JobRecord], now_ms: int) -> list[JobView]:
     """Return what clients see of jobs, with what code says of them; not for transactions."""
-    now_ms = parts.clock.now_ms()
-    said = parts.job_owners.shown([job.id for job in found])
+    said = owners.shown([job.id for job in found])
     return [view_of(JobView, job, state=state_of(job, now_ms), declared=said.get(job.id)) for job in found]
 
 
@@ -287,6 +299,9 @@ DONE = {
 
 class BulkJobs(Resource):
     """``/jobs/bulk/{start,stop,run,delete}``."""
+
+    audit: AuditTrail
+    jobs: JobManager
 
     @Operation({200: BulkView}, body=Bulk)
     def on_post_start(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -317,11 +332,11 @@ class BulkJobs(Resource):
         param: str | None = None,
         when: When = AT_ONCE,
     ) -> None:
-        results = self._parts.jobs.change_many(action, ids, param=param, when=when)
+        results = self.jobs.change_many(action, ids, param=param, when=when)
         refused = [item.error for item in results if isinstance(item.error, ForbiddenError | HiddenError)]
         if refused:
             actor, path = current_actor(), f"/api/v1/jobs/bulk/{action}"
-            self._parts.audit.note_refused("api", actor, actor.address, f"POST {path}", path, str(refused[0]))
+            self.audit.note_refused("api", actor, actor.address, f"POST {path}", path, str(refused[0]))
         items = [_item(result, DONE[action]) for result in results]
         reply(resp, BulkView(items=items, failed=sum(item.problem is not None for item in items)))
 
@@ -344,10 +359,11 @@ def _as_alone(error: XwheelError) -> XwheelError:
 class Children(Resource):
     """``/jobs/{job_id}/children``."""
 
+    dependencies: DependencyManager
+
     @Operation({200: FamilyView}, problems=("not-found",))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Return which jobs run after a job, and after which ones it runs itself."""
-        del req
         self._reply(resp, job_id)
 
     @Operation(
@@ -359,11 +375,11 @@ class Children(Resource):
         links = [
             ChildLink(parent_id=job_id, child_id=child.child_id, param=child.param) for child in body.children
         ]
-        self._parts.dependencies.set_children(job_id, links, revision=wanted_revision(req, body.revision))
+        self.dependencies.set_children(job_id, links, revision=wanted_revision(req, body.revision))
         self._reply(resp, job_id)
 
     def _reply(self, resp: falcon.Response, job_id: int) -> None:
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             job = jobs.get_job(conn, job_id)
             below = jobs.children_of(conn, [job_id])
             above = jobs.parents_of(conn, [job_id])

@@ -8,20 +8,23 @@ import falcon
 
 from xwheel import __version__
 from xwheel.api.http.resource import Resource, reply
-from xwheel.api.schema.nodes import NodesView, NodeView
+from xwheel.api.schema.views import NodesView, NodeView
 from xwheel.plugin.resources import Operation
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.storage import leases
 
 
 class Nodes(Resource):
     """``/nodes``."""
 
+    lease: Lease | None
+
     @Operation({200: NodesView})
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """List the nodes, with the partitions that each of them holds."""
-        del req
-        now_ms, parts = self._parts.clock.now_ms(), self._parts
-        with self._db.read() as conn:
+        now_ms = self.clock.now_ms()
+        own_id = None if self.lease is None else self.lease.owner
+        with self.db.read() as conn:
             rows = leases.list_nodes(conn)
             held = defaultdict(list)
             for lease in leases.list_leases(conn):
@@ -32,12 +35,12 @@ class Nodes(Resource):
                 id=row.id,
                 name=row.id,
                 address=None,
-                version=__version__ if row.id == parts.node_id else None,
+                version=__version__ if row.id == own_id else None,
                 partitions=held[row.id],
-                is_me=row.id == parts.node_id,
+                is_me=row.id == own_id,
                 alive=row.id in living,
                 draining=row.draining,
-                last_seen_ms=row.until_ms - parts.lease_ms,
+                last_seen_ms=row.until_ms - 1000 * self.config.schedule.lease_s,
                 since_ms=row.started_ms,
             )
             for row in rows

@@ -13,6 +13,7 @@ from xwheel.api.http.resource import Resource, reply
 from xwheel.api.http.static import StaticFiles
 from xwheel.api.schema.views import ManifestView, PageModuleView
 from xwheel.errors import PluginError
+from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.pages import Pages, find_files
 from xwheel.plugin.resources import Operation
 
@@ -25,14 +26,14 @@ Sink = Callable[..., None]
 class Manifest(Resource):
     """``/api/v1/console/manifest``."""
 
+    plugins: Plugins
+
     @Operation({200: ManifestView})
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """List the modules of plugins that add to the console."""
-        del req
-        pages = self._parts.plugins.pages
         modules = [
             PageModuleView(name=name, module=f"{BELOW}/{name}/{item.module}")
-            for name, item in sorted(pages.items())
+            for name, item in sorted(self.plugins.pages.items())
             if item.module and not item.at_root
         ]
         reply(resp, ManifestView(version=__version__, items=modules))

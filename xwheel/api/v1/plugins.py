@@ -10,8 +10,10 @@ import msgspec
 
 from xwheel.api.http.resource import Resource, reply, view_of
 from xwheel.plugin.contracts import ReportsHealth
+from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.resources import Operation
 from xwheel.plugin.validation import reported_health
+from xwheel.scheduler.listeners import RunFeed
 
 HANGING_MS: Final = 60_000
 """A listener that takes longer for one call counts as hanging."""
@@ -67,10 +69,12 @@ class PluginsView(msgspec.Struct, frozen=True, kw_only=True):
 class PluginsResource(Resource):
     """``/plugins``."""
 
+    plugins: Plugins
+    listeners: RunFeed
+
     @Operation({200: PluginsView})
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """List the plugins of this node by name."""
-        del req
         health = self._health()
         items = [
             view_of(
@@ -86,17 +90,17 @@ class PluginsResource(Resource):
                 ],
                 options=dict(info.options),
             )
-            for info in self._parts.plugins.installed
+            for info in self.plugins.installed
         ]
         reply(resp, PluginsView(items=items))
 
     def _health(self) -> Mapping[tuple[str, str], PluginHealth]:
         found = {
             (item.kind, item.name): view_of(PluginHealth, item, dropped=0)
-            for plugin in self._parts.plugins.offering(ReportsHealth)
+            for plugin in self.plugins.offering(ReportsHealth)
             for item in reported_health(plugin)
         }
-        for listener in self._parts.listener_health():
+        for listener in self.listeners.health():
             is_hanging = listener.busy_ms > HANGING_MS
             found["run listener", listener.name] = view_of(
                 PluginHealth,

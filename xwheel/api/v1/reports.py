@@ -12,6 +12,9 @@ from xwheel.api.schema.messages import ReportBy, ReportQuery
 from xwheel.api.schema.views import BucketView, CountsView, OverviewView, ReportView
 from xwheel.errors import FieldError
 from xwheel.plugin.resources import Operation
+from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.jobs.owners import JobOwners
+from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.storage import reports
 
 SPAN_MS: Final = {ReportBy.HOUR: reports.DAY_MS, ReportBy.DAY: 30 * reports.DAY_MS}
@@ -25,7 +28,7 @@ class Reports(Resource):
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Count runs by what became of them, for each hour or day in which they were due."""
         query = take_query(req, ReportQuery)
-        now_ms = self._parts.clock.now_ms()
+        now_ms = self.clock.now_ms()
         if query.to_ms is not None:
             to_ms = query.to_ms
         elif query.from_ms is not None and query.from_ms >= now_ms:
@@ -38,7 +41,7 @@ class Reports(Resource):
         if to_ms - from_ms > MAX_SPAN_MS:
             raise FieldError("from_ms", f"must be at most {MAX_SPAN_MS // reports.DAY_MS} days before to_ms")
         groups = readable_groups()
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             found = reports.list_report(
                 conn,
                 from_ms,
@@ -65,21 +68,25 @@ class Reports(Resource):
 class OverviewResource(Resource):
     """``/overview``."""
 
+    registry: ExecutorRegistry
+    owners: JobOwners
+    schedules: ScheduleManager
+
     @Operation({200: OverviewView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Count groups, executors, jobs and open runs, and what became of the runs of the last 24 hours."""
         del req
-        now_ms = self._parts.clock.now_ms()
+        now_ms = self.clock.now_ms()
         groups = readable_groups()
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             found = reports.get_overview(conn, groups)
             day = reports.get_totals(conn, now_ms - reports.DAY_MS, now_ms + 1, groups=groups)
-        live = self._parts.registry.all(now_ms)
+        live = self.registry.all(now_ms)
         view = OverviewView(
             **found._asdict(),
             executors=sum(groups is None or item.group_id in groups for item in live),
-            declaration_conflicts=self._parts.job_owners.conflicts(groups),
-            paused_since_ms=self._parts.schedules.paused_since_ms(),
+            declaration_conflicts=self.owners.conflicts(groups),
+            paused_since_ms=self.schedules.paused_since_ms(),
             last_day=CountsView(**day._asdict()),
         )
         reply(resp, view)

@@ -10,13 +10,17 @@ from xwheel.api.http.body import InputError, take_body, take_query
 from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
 from xwheel.api.http.headers import KEY_HEADER, idempotency_key
 from xwheel.api.http.places import Places
-from xwheel.api.http.resource import ApiParts, Resource, plan_run, readable_groups, reply, run_views
+from xwheel.api.http.resource import PlansRuns, Resource, readable_groups, reply, run_views
+from xwheel.api.parts import ApiParts
 from xwheel.api.schema.messages import LogQuery, Nothing, Rerun, RunQuery, RunSearch
 from xwheel.api.schema.views import LogView, RunPage, RunView
 from xwheel.model import Run as RunRecord
+from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.resources import Operation
 from xwheel.plugin.run_logs import LogText, ReadsLogs
 from xwheel.plugin.validation import log_text
+from xwheel.scheduler.runs.kill import RunKiller
+from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.storage import runs
 from xwheel.storage.jobs import find_by_beginning
 from xwheel.storage.run_list import Key, RunFilter, page_runs
@@ -52,35 +56,33 @@ class Runs(Resource):
         wanted = RunFilter(
             **{name: getattr(query, name) for name in RunFilter._fields if name not in OTHERS},
             states=frozenset(query.state),
-            now_ms=self._parts.clock.now_ms(),
+            now_ms=self.clock.now_ms(),
             groups=groups,
         )
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             if query.job_name is not None:
                 wanted = wanted._replace(job_ids=find_by_beginning(conn, query.job_name, groups))
             page = page_runs(conn, wanted, before=before, limit=limit)
             return run_views(conn, page.runs), page.next
 
 
-class RunResource(Resource):
+class RunResource(PlansRuns):
     """``/runs/{run_id}`` and what can be done with a run."""
 
+    killer: RunKiller
+
     @Operation({200: RunView}, problems=("not-found",))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
         """Return a run."""
-        del req
-        with self._db.read() as conn:
-            (view,) = run_views(conn, [runs.get_run(conn, run_id)])
-        reply(resp, view)
+        with self.db.read() as conn:
+            run = runs.get_run(conn, run_id)
+        self.reply_run(resp, run)
 
     @Operation({200: RunView}, body=Nothing, is_body_optional=True, problems=("not-found", "conflict"))
     def on_post_kill(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
         """End a run: a planned one is cancelled, one that was sent is ended by its executor."""
         take_body(req, Nothing, self._limit, optional=True)
-        run = self._parts.kill(run_id)
-        with self._db.read() as conn:
-            (view,) = run_views(conn, [run])
-        reply(resp, view)
+        self.reply_run(resp, self.killer.kill(run_id))
 
     @Operation(
         {201: RunView},
@@ -93,10 +95,10 @@ class RunResource(Resource):
         """Plan a new run of the same job with the same parameter, due at once."""
         body = take_body(req, Rerun, self._limit, optional=True)
         key = idempotency_key(req)
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             known = runs.get_run(conn, run_id)
         param = known.param if body.param is None else body.param
-        plan_run(self._parts, resp, known.job_id, key, param, again=run_id)
+        self.plan_run(resp, known.job_id, key, param, again=run_id)
 
 
 class RunLogResource(Resource):
@@ -106,9 +108,12 @@ class RunLogResource(Resource):
     rest, and those of one group at most half of these, so that they cannot starve the other groups.
     """
 
+    plugins: Plugins
+    logs: ExecutorLogs
+
     def __init__(self, parts: ApiParts) -> None:
         super().__init__(parts)
-        self._places = Places(max(1, parts.config.threads // 4), "logs are being read")
+        self._places = Places(max(1, self.config.api.threads // 4), "logs are being read")
 
     @Operation(
         {200: LogView},
@@ -122,15 +127,15 @@ class RunLogResource(Resource):
             raise InputError(
                 "tail", "ask for this many last lines, or for those from a line on, not for both"
             )
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             run = runs.get_run(conn, run_id)
         with self._places.hold(run.group_id):
             text = self._read(run, query)
         reply(resp, LogView(run_id=run.id, **text._asdict()))
 
     def _read(self, run: RunRecord, query: LogQuery) -> LogText:
-        of_plugins = self._parts.plugins.offering(ReadsLogs)
-        logs = of_plugins[0] if of_plugins else self._parts.logs
+        of_plugins = self.plugins.offering(ReadsLogs)
+        logs = of_plugins[0] if of_plugins else self.logs
         return log_text(
             logs,
             lambda: (

@@ -13,13 +13,13 @@ import falcon
 from xwheel import cron
 from xwheel.api.http.body import fields_in, rules_of, take_body, take_query
 from xwheel.api.http.resource import Resource, readable_groups, reply
-from xwheel.api.schema.last_and_next import UpcomingItem, UpcomingPage, UpcomingQuery
-from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery
-from xwheel.api.schema.views import DueView, PauseView, PreviewView, WordsView
+from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery, UpcomingQuery
+from xwheel.api.schema.views import DueView, PauseView, PreviewView, UpcomingItem, UpcomingPage, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
 from xwheel.model import Job
 from xwheel.model.jobs import check_period, draft_job
 from xwheel.plugin.resources import Operation
+from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.scheduler.timetable import MAX_SEARCH_MS, CalendarCache, Timetable
 from xwheel.storage.database.rows import groups_among
 from xwheel.storage.last_and_next import list_next_fires
@@ -31,17 +31,20 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class Preview(Resource):
     """``/schedule/preview``."""
 
+    calendars: CalendarCache
+    timetable: Timetable
+
     @Operation({200: PreviewView}, query=PreviewQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Return the next due times of a schedule."""
         query = take_query(req, PreviewQuery)
-        now_ms = self._parts.clock.now_ms()
-        check_calendars(self._parts.calendars, fields_in(query))
+        now_ms = self.clock.now_ms()
+        check_calendars(self.calendars, fields_in(query))
         with naming_schedule_fields():
             place = cron.zone(query.timezone)
             job = _job_of(query, now_ms)
             after_ms = now_ms if query.from_ms is None else query.from_ms
-            found = _due_times(self._parts.timetable, job, after_ms, query.count)
+            found = _due_times(self.timetable, job, after_ms, query.count)
             items = [DueView(due_ms=due_ms, local=_local(due_ms, place)) for due_ms in found]
             description = _describe(query)
         reply(resp, PreviewView(items=items, description=description))
@@ -55,7 +58,7 @@ class Upcoming(Resource):
         """List when started jobs fire next, soonest first: one fire of each."""
         query = take_query(req, UpcomingQuery)
         groups = groups_among(readable_groups(), query.group_id)
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             found = list_next_fires(conn, query.until_ms, query.limit, groups)
         reply(resp, UpcomingPage(items=[UpcomingItem(**fire._asdict()) for fire in found], next=None))
 
@@ -63,23 +66,23 @@ class Upcoming(Resource):
 class Pause(Resource):
     """``/schedule/pause``: while it is there, no schedule of any job fires."""
 
+    schedules: ScheduleManager
+
     @Operation({200: PauseView})
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Tell since when schedules are paused."""
-        del req
-        reply(resp, PauseView(paused_since_ms=self._parts.schedules.paused_since_ms()))
+        reply(resp, PauseView(paused_since_ms=self.schedules.paused_since_ms()))
 
     @Operation({200: PauseView}, body=Nothing, is_body_optional=True)
     def on_put(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Pause all schedules; nothing changes if they are paused already."""
         take_body(req, Nothing, self._limit, optional=True)
-        reply(resp, PauseView(paused_since_ms=self._parts.schedules.pause()))
+        reply(resp, PauseView(paused_since_ms=self.schedules.pause()))
 
     @Operation({204: None})
-    def on_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_delete(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Let schedules fire again; nothing changes if they do already."""
-        del req
-        self._parts.schedules.resume()
+        self.schedules.resume()
         resp.status = 204
 
 

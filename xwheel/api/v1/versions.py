@@ -16,7 +16,7 @@ from xwheel.api.schema.versions import (
     JobVersionView,
 )
 from xwheel.api.schema.views import GlueItem, GluePage, GlueView, JobView
-from xwheel.api.v1.jobs import reply_job
+from xwheel.api.v1.jobs import ShowsJobs
 from xwheel.api.v1.schedule import naming_schedule_fields
 from xwheel.errors import NotFoundError
 from xwheel.model import GlueVersion as Version
@@ -32,6 +32,7 @@ from xwheel.model.versions import (
     source_difference,
 )
 from xwheel.plugin.resources import Operation
+from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.storage import job_versions, jobs, scripts
 from xwheel.storage.database.engine import Connection
 
@@ -43,20 +44,20 @@ class JobVersions(Resource):
     def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """List the versions of a job, deleted or not, newest first: who changed it, and why."""
         query = take_query(req, PageQuery)
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             _check_known(conn, job_id)
             found = job_versions.list_versions(conn, job_id, before=query.after, limit=query.limit + 1)
         reply_page(resp, JobVersionPage, JobVersionItem, found, query.limit, key="revision")
 
 
-class JobVersionResource(Resource):
+class JobVersionResource(ShowsJobs):
     """``/jobs/{job_id}/versions/{revision}``, what it changed, and its return."""
 
     @Operation({200: JobVersionView}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int, revision: int) -> None:
         """Return a job as it was at a revision."""
         del req
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             _check_known(conn, job_id)
             found = _Whole(conn, job_id, job_versions.get_version(conn, job_id, revision))
         view = view_of(JobVersionView, found.version, definition=found.definition, children=found.children)
@@ -66,7 +67,7 @@ class JobVersionResource(Resource):
     def on_get_diff(self, req: falcon.Request, resp: falcon.Response, job_id: int, revision: int) -> None:
         """Return what a version has otherwise than another one, by default the one before it."""
         query = take_query(req, DiffQuery)
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             _check_known(conn, job_id)
             new = _Whole(conn, job_id, job_versions.get_version(conn, job_id, revision))
             if query.against is None:
@@ -98,18 +99,20 @@ class JobVersionResource(Resource):
         """Edit a job to be as it was at a revision, its source included; it stays started or stopped as it is."""
         body = take_body(req, JobRevision, self._limit, optional=True)
         with naming_schedule_fields():
-            job = self._parts.jobs.restore(job_id, revision, revision=wanted_revision(req, body.revision))
-        reply_job(self._parts, resp, job)
+            job = self.jobs.restore(job_id, revision, revision=wanted_revision(req, body.revision))
+        self.reply_job(resp, job)
 
 
 class GlueVersions(Resource):
     """``/jobs/{job_id}/glue``."""
 
+    scripts: Scripts
+
     @Operation({200: GluePage}, query=PageQuery, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """List the versions of a job's source, newest first, without the sources."""
         query = take_query(req, PageQuery)
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             jobs.get_job(conn, job_id)
             found = scripts.list_versions(conn, job_id, before=query.after, limit=query.limit + 1)
         reply_page(resp, GluePage, GlueItem, found, query.limit, key="number")
@@ -119,18 +122,20 @@ class GlueVersions(Resource):
         """Save a new version of a job's source; every run that is sent from now on carries it."""
         body = take_body(req, GlueSave, self._limit)
         new = NewSource(source=body.source, author=body.author or current_actor().name, remark=body.remark)
-        made = self._parts.scripts.save(job_id, new, revision=wanted_revision(req, body.revision))
+        made = self.scripts.save(job_id, new, revision=wanted_revision(req, body.revision))
         _reply_made(resp, made)
 
 
 class GlueVersionResource(Resource):
     """``/jobs/{job_id}/glue/{number}`` and its return."""
 
+    scripts: Scripts
+
     @Operation({200: GlueView}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int, number: int) -> None:
         """Return a version of a job's source."""
         del req
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             jobs.get_job(conn, job_id)
             found = scripts.get_version(conn, job_id, number)
         reply(resp, view_of(GlueView, found))
@@ -145,7 +150,7 @@ class GlueVersionResource(Resource):
     def on_post_restore(self, req: falcon.Request, resp: falcon.Response, job_id: int, number: int) -> None:
         """Save the source of an old version as the newest one; nothing of what came between is lost."""
         body = take_body(req, GlueRestore, self._limit, optional=True)
-        made = self._parts.scripts.restore(
+        made = self.scripts.restore(
             job_id,
             number,
             author=body.author or current_actor().name,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -13,9 +15,8 @@ from xwheel.api.http.auth import Caller, ExecutorGate, UnknownCallerError, actor
 from xwheel.api.http.body import BodyTooLargeError, read_body
 from xwheel.api.http.errors import RETRY_AFTER_S, new_incident
 from xwheel.api.http.places import Places
-from xwheel.api.http.resource import ApiParts
+from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.group_calls import PluginCalls
-from xwheel.api.xxl.plaintext import to_plain
 from xwheel.errors import (
     BusyError,
     ForbiddenError,
@@ -47,6 +48,16 @@ OBJECT_GENERATION: Final = 4
 ARRAY_GENERATION: Final = 3
 REPORTED: Final = 5
 """Items that the message of an answer names; the data names all."""
+# only names of HTML: "<init>" in a Java stack trace and "<module>" in a Python one are text
+_NAMES: Final = (
+    "article|aside|audio|base|blockquote|body|button|canvas|center|code|dd|del|div|dl|dt|em|embed|fieldset|font|"
+    "footer|form|frame|h[1-6]|head|header|hr|html|iframe|img|input|ins|label|li|link|main|meta|nav|object|ol|option|"
+    "pre|script|section|select|small|source|span|strike|strong|style|sub|sup|svg|table|tbody|td|textarea|tfoot|th|"
+    "thead|title|tr|tt|ul|video"
+)
+_BREAK: Final = re.compile(r"<br\s*/?>|</p\s*>", re.IGNORECASE)
+_TAG: Final = re.compile(rf"</?(?:[abipsu]|(?i:{_NAMES}))(?:[\s/][^<>]*)?>|<!--[^<>]*-->")
+_ENTITY: Final = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")
 
 
 class NotPostError(WireError):
@@ -54,14 +65,7 @@ class NotPostError(WireError):
 
 
 class ExecutorCalls:
-    """A Falcon sink for everything executors call; see the protocol's section 2.
-
-    Attributes:
-        gate: Lets callers in.
-
-    Args:
-        parts: What it works with.
-    """
+    """A Falcon sink for everything executors call, once its ``gate`` lets them in; see the protocol's section 2."""
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
@@ -77,11 +81,10 @@ class ExecutorCalls:
         self._logs = takers[0] if takers else None
         self._of_plugins = PluginCalls(parts, self._calls)
         # shipping waits for a store, callbacks and beats wait for nothing
-        self._log_places = Places(max(1, parts.config.executor_threads // 4), "logs are being kept")
+        self._log_places = Places(max(1, parts.config.api.executor_threads // 4), "logs are being kept")
 
-    def __call__(self, req: falcon.Request, resp: falcon.Response, **params: str) -> None:
+    def __call__(self, req: falcon.Request, resp: falcon.Response, **_params: str) -> None:
         """Answer one call; failures go to :func:`on_error`."""
-        del params
         now_ms = self._parts.clock.monotonic_ms()
         self._odd.sum_up(now_ms)
         if req.method != "POST":
@@ -105,18 +108,8 @@ class ExecutorCalls:
             raise WireError(f"{req.path[:100]}: no such call; known: {known}")
         return call(req, caller, self._read(req))
 
-    def admits(self, req: falcon.Request) -> bool:
-        """Return whether the caller may send a large body: his token is one of ours, and he POSTs."""
-        if req.method != "POST":
-            return False
-        try:
-            self.gate.identify(req)
-        except WireError:
-            return False
-        return True
-
     def _read(self, req: falcon.Request) -> bytes:
-        return read_body(req, self._parts.config.max_body_bytes)
+        return read_body(req, self._parts.config.api.max_body_bytes)
 
     def _register(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
         request = codec.decode_registry(body)
@@ -149,8 +142,7 @@ class ExecutorCalls:
         wants = self._logs is not None and wants_logs(self._logs)
         return Response(code=contract.OK, data=wishes_payload(ship_logs=wants))
 
-    def _remove(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
-        del req
+    def _remove(self, _req: falcon.Request, caller: Caller, body: bytes) -> Response:
         request = codec.decode_registry(body)
         address = contract.normalise_address(request.address)
         if request.group == EXECUTORS:
@@ -159,8 +151,7 @@ class ExecutorCalls:
                 self._parts.registry.remove(app_name, address, secret_id=caller.secret_id)
         return Response(code=contract.OK)
 
-    def _take_outcomes(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
-        del req
+    def _take_outcomes(self, _req: falcon.Request, caller: Caller, body: bytes) -> Response:
         items, bad = codec.decode_callbacks(body)
         # committed before the reply: what raises here becomes code 500, and the executor keeps its spool
         reporter = Reporter(caller.group_id)
@@ -172,8 +163,7 @@ class ExecutorCalls:
             [*bad, *unknown], settled, len(items) + len(bad), is_xwheel=any(item.job_id for item in items)
         )
 
-    def _take_logs(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
-        del req
+    def _take_logs(self, _req: falcon.Request, caller: Caller, body: bytes) -> Response:
         if self._logs is None:
             raise WireError("shipLogs: no plugin that is installed here takes logs")
         # before the lines are read, and by one group never all
@@ -187,9 +177,8 @@ class ExecutorCalls:
         return Response(code=contract.OK, data=receipts_payload(receipts))
 
 
-def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: object) -> None:
+def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _params: object) -> None:
     """Answer a failure in the envelope, with HTTP status 200, or 413 for a body that is too large."""
-    del params
     if isinstance(error, BodyTooLargeError):
         resp.status = 413
         response = Response(code=contract.FAIL, message=f"body: {error}")
@@ -278,16 +267,15 @@ def _judge(
     settled: list[BadItem] = []
     seen: set[int] = set()
     for index, item in zip(places, items, strict=False):
-        status = statuses[item.run_id]
+        status, found, error = statuses[item.run_id], settled, ""
         if item.run_id in seen:
-            settled.append(
-                BadItem(index=index, run_id=item.run_id, error="logId: occurs before in this request")
-            )
+            error = "logId: occurs before in this request"
         elif status is OutcomeStatus.UNKNOWN:
-            unknown.append(BadItem(index=index, run_id=item.run_id, error="logId: no run has this id"))
+            found, error = unknown, "logId: no run has this id"
         elif status is OutcomeStatus.REPEATED:
             error = "logId: this run awaits no outcome, what is recorded stands"
-            settled.append(BadItem(index=index, run_id=item.run_id, error=error))
+        if error:
+            found.append(BadItem(index=index, run_id=item.run_id, error=error))
         seen.add(item.run_id)
     return unknown, settled
 
@@ -309,3 +297,17 @@ def _partly(
     # Java executors cannot parse an answer whose data is anything but text
     rows = [{"logId": entry.run_id, "code": contract.FAIL, "msg": entry.error} for entry in report]
     return Response(code=contract.OK, message=message, data=encode(rows).decode())
+
+
+def to_plain(message: str) -> str:
+    """Return a message without markup: breaks become new lines, tags go, entities become characters."""
+    if "<" in message:
+        message = _TAG.sub("", _BREAK.sub("\n", message))
+    if "&" in message:
+        # after the tags: an escaped tag was meant to be read as text
+        message = _ENTITY.sub(_unescape, message)
+    return message
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return html.unescape(match[0]).replace("\xa0", " ").replace("\x00", "")

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct
 from xwheel.api.http.body import take_body, take_changes, take_query
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
 from xwheel.api.http.resource import reply, reply_page, view_of
-from xwheel.api.v1.access.grants import read_grants, roles_of
+from xwheel.api.schema.access import read_grants, roles_of
 from xwheel.plugin import FieldError, Operation
 
 from xwheel_accounts.accounts import Ended

@@ -13,10 +13,11 @@ from xwheel.api.schema.access import (
     SECRET_BYTES,
     NewTokenView,
     TokenPage,
-    TokenQuery,
+    read_grants,
+    roles_of,
 )
-from xwheel.api.v1.access.grants import read_grants, roles_of
-from xwheel.api.v1.access.tokens import make_token, new_token_view, token_view
+from xwheel.api.schema.messages import NameQuery
+from xwheel.api.v1.access.tokens import new_token_view, token_view
 from xwheel.errors import ForbiddenError, NotFoundError
 from xwheel.model.access import Actor, ActorKind, Permission, acting, current_actor
 from xwheel.plugin import CallHead, Operation
@@ -208,10 +209,10 @@ class OwnSession(AccountBase):
 class OwnTokens(AccountBase):
     """``/me/tokens``."""
 
-    @Operation({200: TokenPage}, query=TokenQuery, problems=("forbidden",))
+    @Operation({200: TokenPage}, query=NameQuery, problems=("forbidden",))
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the tokens of the account that asks, by name."""
-        query, account_id = take_query(req, TokenQuery), own_account(current_actor())
+        query, account_id = take_query(req, NameQuery), own_account(current_actor())
         with self._db.read() as conn:
             known = [item for item in tokens.list_tokens(conn) if item.account_id == account_id]
         reply_page(resp, TokenPage, token_view, by_name(known, query.after), query.limit, key="name")
@@ -236,13 +237,13 @@ class OwnTokens(AccountBase):
         sign_in, secret = self._parts.sign_in, secrets.token_urlsafe(SECRET_BYTES)
         typed = None if body.password is UNSET else body.password
         judged = sign_in.judge_presence(account_id, session_id, typed, actor.address)
-        made = make_token(
-            self._parts.token_changes,
-            self._parts.clock,
-            body,
+        made = self._parts.token_changes.create(
+            body.name,
             secret,
             grants,
             account_id=account_id,
+            expires_in_s=body.expires_in_s,
+            networks=body.networks,
             check=lambda conn: sign_in.check_presence(conn, judged, session_id),
         )
         resp.location = f"/api/v1/me/tokens/{made.name}"

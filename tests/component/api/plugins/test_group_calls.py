@@ -15,6 +15,7 @@ import pytest
 from tests.component.api.conftest import EXECUTOR_TOKEN, LIMIT, Api
 from tests.component.api.plugins.test_routes import OWNER
 from tests.support.job_calls import Tenant
+from tests.support.parts import with_parts
 from xwheel.api.app import executor_app
 from xwheel.api.http.auth import ExecutorGate
 from xwheel.errors import ConfigError, FieldError, HiddenError, PluginError
@@ -41,7 +42,7 @@ def app_with(api: Api, *toys: Any) -> falcon.testing.TestClient:
     owners = dict(zip([item.name for item in toys], (OWNER, OTHER), strict=False))
     registry = Registry("set of group calls", {item.name: item for item in toys}, owners)
     plugins = dataclasses.replace(api.parts.plugins, group_calls=registry)
-    return falcon.testing.TestClient(executor_app(dataclasses.replace(api.parts, plugins=plugins)))
+    return falcon.testing.TestClient(executor_app(with_parts(api.parts, plugins=plugins)))
 
 
 def tenant_of(api: Api, **calls: Any) -> Tenant:

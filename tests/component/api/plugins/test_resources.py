@@ -14,10 +14,12 @@ import pytest
 from tests.component.api.conftest import TOKEN, Api, DeclaredAnswers
 from tests.component.api.plugins.test_routes import OWNER, viewer_of
 from tests.support.job_calls import Tenant
+from tests.support.parts import with_parts
 from xwheel.api.app import build_management_app
 from xwheel.errors import ConfigError, NotFoundError, PluginError
 from xwheel.plugin import (
     CALLER,
+    PUBLIC,
     Need,
     OfObject,
     Operation,
@@ -70,9 +72,9 @@ class Toys:
 
 
 def app_with(api: Api, *routes: ResourceRoute) -> DeclaredAnswers:
-    registry = Registry("set of resources", {"toys": Toys(*routes)}, {"toys": OWNER})
+    registry = api.parts.plugins.resources.with_objects({"toys": Toys(*routes)}, OWNER, ())
     plugins = dataclasses.replace(api.parts.plugins, resources=registry)
-    return DeclaredAnswers(build_management_app(dataclasses.replace(api.parts, plugins=plugins)))
+    return DeclaredAnswers(build_management_app(with_parts(api.parts, plugins=plugins)))
 
 
 def needs_of(owned: Owned) -> dict[str, Need]:
@@ -114,7 +116,7 @@ def test_only_what_works_along_may_serve_nothing(api: Api) -> None:
     for item, words in ((Busy(), ""), (Toys(), "resources toys: 0 paths; from 1 to 200 are allowed")):
         registry = Registry("set of resources", {"toys": item}, {"toys": OWNER})
         plugins = dataclasses.replace(api.parts.plugins, resources=registry)
-        parts = dataclasses.replace(api.parts, plugins=plugins)
+        parts = with_parts(api.parts, plugins=plugins)
         with pytest.raises(PluginError, match=words) if words else nullcontext():
             build_management_app(parts)
 
@@ -127,18 +129,36 @@ def test_settings_that_do_not_fit_are_the_settings_fault(api: Api) -> None:
     registry = Registry("set of resources", {"toys": Picky()}, {"toys": OWNER})
     plugins = dataclasses.replace(api.parts.plugins, resources=registry)
     with pytest.raises(ConfigError, match=r"^toys\.colour: there is no red$"):
-        build_management_app(dataclasses.replace(api.parts, plugins=plugins))
+        build_management_app(with_parts(api.parts, plugins=plugins))
 
 
-def test_the_document_describes_them(api: Api) -> None:
-    app = app_with(api, ResourceRoute("/toys/{toy_id:id}", Toy(), needs_of(Owned({}))))
-    document = app.simulate_get("/api/v1/openapi.json").json
-    found = document["paths"]["/api/v1/toys/{toy_id}"]["get"]
-    assert found["tags"] == ["toys"]
-    assert {"name": "toys", "description": "What is played with."} in document["tags"]
-    assert found["x-permission"] == "read, the toy's group"
-    assert found["parameters"][0]["schema"]["type"] == "integer"
-    assert found["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/ToyView")
+class Listing(Toys):
+    """Looks at what is served."""
+
+    def resources(self, site: PluginSite) -> Sequence[ResourceRoute]:
+        self.site = site
+        return super().resources(site)
+
+
+def test_a_plugin_sees_all_that_is_served_with_its_needs(api: Api) -> None:
+    needs = needs_of(Owned({}))
+    item = Listing(ResourceRoute("/toys/{toy_id:id}", Toy(), needs))
+    registry = Registry("set of resources", {"toys": item}, {"toys": OWNER})
+    plugins = dataclasses.replace(api.parts.plugins, resources=registry)
+    app = build_management_app(with_parts(api.parts, plugins=plugins))
+    found = {route.path: route for route in item.site.resources()}
+    assert found["/api/v1/toys/{toy_id:id}"].needs == needs
+    assert str(found["/healthz"].needs["GET"]) == "public"
+    assert str(found["/api/v1/jobs/{job_id:id}/run"].needs["POST"]) == "run, the job's group"
+    assert found["/api/v1/jobs/{job_id:id}/run"].suffix == "run"
+    assert found.keys() == app.needs.keys()
+
+
+def test_a_page_may_be_at_the_root(api: Api) -> None:
+    app = app_with(api, ResourceRoute("/toys", Toy(), {"GET": PUBLIC, "DELETE": CALLER}, at_root=True))
+    assert app.simulate_get("/toys", params={}).status_code == 500  # it wants an id
+    assert app.simulate_delete("/toys").status_code == 401
+    assert app.simulate_get("/api/v1/toys").status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -146,6 +166,14 @@ def test_the_document_describes_them(api: Api) -> None:
     [
         (ResourceRoute("/jobs/{job_id:id}", Toy(), {"GET": CALLER, "DELETE": CALLER}), "it is there already"),
         (ResourceRoute("/toys", Toy(), {"GET": CALLER}), "must say what each of DELETE, GET needs"),
+        (
+            ResourceRoute("/healthz", Toy(), {"GET": CALLER, "DELETE": CALLER}, at_root=True),
+            "is there already",
+        ),
+        (
+            ResourceRoute("/api/toys", Toy(), {"GET": CALLER, "DELETE": CALLER}, at_root=True),
+            "which has no /api",
+        ),
         (ResourceRoute("toys", Toy(), {"GET": CALLER, "DELETE": CALLER}), "is no path"),
         (ResourceRoute("/toys", Toy(), {"GET": "anyone", "DELETE": CALLER}), "as a Need"),  # type: ignore[dict-item]
         ("/toys", "must return objects of ResourceRoute"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import falcon.testing
 import pytest
 
 from tests.component.api.conftest import EXECUTOR_TOKEN, TOKEN, Api, DeclaredAnswers
+from tests.support.parts import with_parts
 from tests.support.recorder import noted, recorders
 from xwheel.api.app import build_management_app, executor_app, plugin_routes
 from xwheel.errors import ConflictError, PluginError
@@ -53,9 +53,7 @@ class Clients:
 
     def __init__(self, api: Api, make: Callable[[PluginSite], Sequence[Route]]) -> None:
         registry = Registry("set of routes", {"toys": Toys(make)}, {"toys": OWNER})
-        self.parts = dataclasses.replace(
-            api.parts, plugins=dataclasses.replace(api.parts.plugins, routes=registry)
-        )
+        self.parts = with_parts(api.parts, plugins=dataclasses.replace(api.parts.plugins, routes=registry))
         self.routes = plugin_routes(self.parts)
         self.people = DeclaredAnswers(build_management_app(self.parts, self.routes))
         self.executors = falcon.testing.TestClient(executor_app(self.parts, self.routes))
@@ -263,7 +261,7 @@ def test_changes_are_recorded(api: Api) -> None:
         return [route(quiet, "DELETE", "/{toy_id:id}"), route(careful, "PUT", "/{toy_id:id}"), route(quiet)]
 
     plugins = dataclasses.replace(api.parts.plugins, recorders=recorders())
-    parts = dataclasses.replace(api.parts, plugins=plugins, audit=AuditTrail(plugins, api.db, api.clock))
+    parts = with_parts(api.parts, plugins=plugins, audit=AuditTrail(plugins, api.db, api.clock))
     clients = Clients(dataclasses.replace(api, parts=parts), make)
     for method, path in (("DELETE", "/5"), ("PUT", "/5"), ("GET", "")):
         assert clients.call(method, path).status_code == 204
@@ -315,13 +313,6 @@ def test_a_file_is_sent_whole_or_in_part(api: Api, tmp_path: Path) -> None:
         assert ask(headers={"Range": "bytes=4-6", "If-Range": '"v0"'}).content == b"0123456789"
     path.unlink()
     assert clients.call().json["type"] == "urn:xwheel:problem:plugin-failed"
-
-
-def test_the_document_describes_them(api: Api) -> None:
-    clients = Clients(api, lambda site: [route(say, path="/{toy_id:id}")])
-    document = json.loads(clients.people.simulate_get("/api/v1/openapi.json").text)
-    found = document["paths"]["/api/v1/toys/{toy_id}"]["get"]
-    assert (found["summary"], found["x-permission"]) == ("Do something", "read, some group")
 
 
 def test_jobs_are_changed_as_the_caller(api: Api) -> None:
@@ -377,7 +368,7 @@ def test_a_plugin_knows_which_partitions_the_node_holds(api: Api) -> None:
 
 def test_a_process_that_is_no_node_holds_no_partition(api: Api) -> None:
     seen: list[PluginSite] = []
-    outside = dataclasses.replace(api, parts=dataclasses.replace(api.parts, lease=None))
+    outside = dataclasses.replace(api, parts=with_parts(api.parts, lease=None))
     Clients(outside, lambda site: seen.append(site) or [route(say)])  # type: ignore[func-returns-value]
     (site,) = seen
     assert list(site.partitions.held()) == []

@@ -11,9 +11,10 @@ import falcon.testing
 import pytest
 
 from tests.component.api.conftest import EXECUTOR_TOKEN, TOKEN, Api
+from tests.support.parts import with_parts
 from tests.support.rows import NOW, make_executor, make_run
 from xwheel.api.app import build_management_app, executor_app
-from xwheel.api.parts import parts_of
+from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.site import RouteSite
 from xwheel.api.schema.health import HealthReport
 from xwheel.config import build_config
@@ -91,7 +92,7 @@ class Site:
         self.api, self.keeper = api, Keeper()
         registry = Registry("set of resources", {"keeper": self.keeper}, {"keeper": "the keeper"})
         plugins = dataclasses.replace(api.parts.plugins, resources=registry)
-        self.parts = dataclasses.replace(api.parts, plugins=plugins)
+        self.parts = with_parts(api.parts, plugins=plugins)
         self.management = falcon.testing.TestClient(build_management_app(self.parts))
         self.executor = falcon.testing.TestClient(executor_app(self.parts))
         self.group_id = group = api.group()
@@ -223,7 +224,7 @@ def test_a_store_that_no_plugin_uses_stops_the_start(api: Api) -> None:
 
     nothing: Any = None
     with pytest.raises(ConfigError, match=r"run_logs\.store: no plugin that is installed here keeps logs"):
-        parts_of(Shared, nothing, nothing, health=HealthReport)  # type: ignore[arg-type]
+        ApiParts(Shared, nothing, nothing, health=HealthReport)  # type: ignore[arg-type]
 
 
 class Calls:
@@ -249,7 +250,7 @@ def test_questions_go_to_live_executors_alone_and_answers_are_read(site: Site) -
         Answered(4, Response(code=200, data="text"), "", 200),
     )
     made: Any = lambda _: calls  # noqa: E731 - stands for a client
-    questions = RouteSite(dataclasses.replace(site.parts, calls=made)).executors.log_questions()
+    questions = RouteSite(with_parts(site.parts, calls=made)).executors.log_questions()
     assert not questions.ask(1, "http://10.0.0.2:9999", 1, NOW, 1)
     assert not questions.ask(9, ADDRESS, 1, NOW, 1)
     assert questions.ask(site.group_id, ADDRESS, 1, NOW, 1)

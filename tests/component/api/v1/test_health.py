@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.component.api.conftest import Api
-from xwheel.api.schema.health import HealthCounts, HealthReport, LoopHealth
+from xwheel.api.schema.health import HealthCounts, HealthReport, LoopHealthView
 from xwheel.storage.schema import migrate
 
 
@@ -74,7 +74,7 @@ def test_a_token_is_told_how_the_node_fares_and_what_it_counted(api: Api) -> Non
         stale_loops=["claim"],
         holds_leases=False,
         partitions=21,
-        loops=[LoopHealth(name="claim", ok=False, age_ms=12_000, failures=3)],
+        loops=[LoopHealthView(name="claim", ok=False, age_ms=12_000, failures=3)],
         counts=HealthCounts(
             deadlocks=1,
             retries=2,

@@ -11,8 +11,8 @@ from xwheel.storage import leases
 
 
 def test_nodes_and_their_partitions(api: Api) -> None:
-    node_id, lease_ms = api.parts.node_id, api.parts.lease_ms
-    assert node_id is not None
+    assert api.parts.lease is not None
+    node_id, lease_ms = api.parts.lease.owner, 1000 * api.parts.config.schedule.lease_s
 
     def work(conn: Any) -> None:
         leases.renew_node(conn, "dead", NOW - 99_000, NOW - 5)

@@ -9,6 +9,7 @@ import falcon
 import falcon.testing
 
 from tests.component.api.conftest import TOKEN, Api
+from tests.support.parts import with_parts
 from tests.support.rows import NOW
 from xwheel.api.app import build_management_app
 from xwheel.plugin import CALLER, Operation, PartHealth, PluginSite, ResourceRoute
@@ -89,7 +90,7 @@ def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -
         {"alarm": "one", "bad": "another", "logs": "a third"},
     )
     plugins = replace(api.parts.plugins, installed=installed, resources=resources)
-    parts = replace(api.parts, plugins=plugins)
+    parts = with_parts(api.parts, plugins=plugins)
     api.asked.listeners = [
         ListenerHealth(
             name="audit",

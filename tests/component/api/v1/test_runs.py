@@ -197,7 +197,7 @@ def test_s8_slow_executors_take_only_their_own_groups_places(api: Api) -> None:
         api.parts.registry.register(app_name, make_executor(address), NOW)
         api.runs(make_run(number, group_id=group, state=RunState.RUNNING, address=address))
     slow = SlowExecutors(api)
-    assert api.parts.config.threads // 4 == 2
+    assert api.parts.config.api.threads // 4 == 2
     slow.read(1)
     refused = api.call("GET", "runs/1/log")
     assert (refused.status_code, refused.json["type"]) == (503, "urn:xwheel:problem:busy")

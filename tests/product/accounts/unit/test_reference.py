@@ -18,7 +18,7 @@ from xwheel_accounts.api.messages import (
     SignInInput,
 )
 
-from tests.unit.api.openapi.test_pages import API, table_of
+from tests.unit.api.test_pages import API, table_of
 
 
 @pytest.mark.parametrize(

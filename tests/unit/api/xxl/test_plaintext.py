@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xwheel.api.xxl.plaintext import to_plain
+from xwheel.api.xxl.executor_calls import to_plain
 
 
 @pytest.mark.parametrize(

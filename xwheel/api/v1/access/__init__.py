@@ -1,1 +1,1 @@
-"""Who may call: sessions, accounts, tokens, and secrets of executors."""
+"""Who may call: tokens, and secrets of executors."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from functools import partial
+from secrets import token_urlsafe
 
 import falcon
 
 from xwheel.api.http.body import take_body, take_query
-from xwheel.api.http.resource import ApiParts, Resource, by_name, named, naming, reply, reply_page, view_of
+from xwheel.api.http.resource import Resource, by_name, named, naming, reply, reply_page, view_of
 from xwheel.api.schema.access import (
     SECRET_BYTES,
     NewSecretView,
@@ -24,6 +24,9 @@ from xwheel.errors import HiddenError
 from xwheel.model.access import Permission, current_actor
 from xwheel.plugin.resources import Operation
 from xwheel.runtime.sealing import is_plain
+from xwheel.scheduler.audit_trail import AuditTrail
+from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.access.executor_secrets import StoredSecret
 from xwheel.storage.database.engine import Connection
@@ -33,12 +36,20 @@ from xwheel.storage.database.rows import groups_among
 class _Recorded(Resource):
     """A resource that records what becomes of secrets; never a value, or what it is known by."""
 
+    audit: AuditTrail
+    registry: ExecutorRegistry
+    secrets: ExecutorSecrets
+
+    def users(self) -> Counter[int | None]:
+        """Return how many live executors are called with each secret."""
+        return Counter(item.secret_id for item in self.registry.all(self.clock.now_ms()))
+
     def _record(
         self, conn: Connection, action: str, before: StoredSecret | None, after: StoredSecret | None
     ) -> None:
         found = after or before
         assert found is not None  # noqa: S101 - there is one before or after
-        self._parts.audit.record(
+        self.audit.record(
             conn, action, "secret", found.name, group_id=found.group_id, before=before, after=after
         )
 
@@ -50,21 +61,21 @@ class Secrets(_Recorded):
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List executor secrets by name, without their values."""
         query = take_query(req, SecretQuery)
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             known = executor_secrets.list_secrets(conn)
         groups = groups_among(current_actor().grants.groups_with(Permission.ADMIN), query.group_id)
         found = by_name(
             (item for item in known if groups is None or item.group_id in groups), after=query.after
         )
-        view = partial(_view, users=_users(self._parts))
+        view = partial(_view, users=self.users())
         reply_page(resp, SecretPage, view, found, query.limit, key="name")
 
     @Operation({201: NewSecretView}, body=SecretCreate, problems=("conflict",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Make a secret; its value is in this answer and never again."""
         body = take_body(req, SecretCreate, self._limit)
-        value = secrets.token_urlsafe(SECRET_BYTES)
-        keys, now_ms = self._parts.secrets.keys, self._parts.clock.now_ms()
+        value = token_urlsafe(SECRET_BYTES)
+        keys, now_ms = self.secrets.keys, self.clock.now_ms()
         with naming("group_id", "group"):
             current_actor().need(Permission.ADMIN, body.group_id, "group", body.group_id)
 
@@ -75,8 +86,8 @@ class Secrets(_Recorded):
                 self._record(conn, "secret.create", None, made)
                 return made
 
-            made = self._db.transaction(work)
-        self._parts.secrets.look()
+            made = self.db.transaction(work)
+        self.secrets.look()
         _reply_new(resp, made, value)
 
 
@@ -84,20 +95,19 @@ class Secret(_Recorded):
     """``/secrets/{name}``."""
 
     @Operation({200: SecretView}, problems=("not-found", "invalid-field"))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Return a secret, without its value."""
-        del req
         wanted = named(name)
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             found = _own(conn, wanted)
-        reply(resp, _view(found, _users(self._parts)))
+        reply(resp, _view(found, self.users()))
 
     @Operation({200: SecretView}, body=SecretChange, problems=("not-found", "invalid-field"))
     def on_patch(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Set when a secret ends; executors that have it then are no longer live."""
         wanted = named(name)
         in_s = take_body(req, SecretChange, self._limit).expires_in_s
-        expires_ms = None if in_s is None else self._parts.clock.now_ms() + 1000 * in_s
+        expires_ms = None if in_s is None else self.clock.now_ms() + 1000 * in_s
 
         def work(conn: Connection) -> StoredSecret:
             before = _own(conn, wanted)
@@ -105,14 +115,13 @@ class Secret(_Recorded):
             self._record(conn, "secret.retire", before, after)
             return after
 
-        found = self._db.transaction(work)
-        self._parts.secrets.look()
-        reply(resp, _view(found, _users(self._parts)))
+        found = self.db.transaction(work)
+        self.secrets.look()
+        reply(resp, _view(found, self.users()))
 
     @Operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+    def on_delete(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete a secret; it ends within a second."""
-        del req
         wanted = named(name)
 
         def work(conn: Connection) -> None:
@@ -120,8 +129,8 @@ class Secret(_Recorded):
             executor_secrets.delete_secret(conn, wanted)
             self._record(conn, "secret.delete", before, None)
 
-        self._db.transaction(work)
-        self._parts.secrets.look()
+        self.db.transaction(work)
+        self.secrets.look()
         resp.status = 204
 
     @Operation({201: NewSecretView}, body=SecretRotate, problems=("not-found", "conflict", "invalid-field"))
@@ -129,8 +138,8 @@ class Secret(_Recorded):
         """Make the next secret of the same group, and let this one end later."""
         wanted = named(name)
         body = take_body(req, SecretRotate, self._limit)
-        value = secrets.token_urlsafe(SECRET_BYTES)
-        keys, now_ms = self._parts.secrets.keys, self._parts.clock.now_ms()
+        value = token_urlsafe(SECRET_BYTES)
+        keys, now_ms = self.secrets.keys, self.clock.now_ms()
 
         def work(conn: Connection) -> StoredSecret:
             before = _own(conn, wanted)
@@ -141,8 +150,8 @@ class Secret(_Recorded):
             self._record(conn, "secret.retire", before, executor_secrets.get_secret(conn, wanted))
             return made
 
-        made = self._db.transaction(work)
-        self._parts.secrets.look()
+        made = self.db.transaction(work)
+        self.secrets.look()
         _reply_new(resp, made, value)
 
 
@@ -156,11 +165,6 @@ def _own(conn: Connection, name: str) -> StoredSecret:
     if not current_actor().grants.allows(Permission.ADMIN, found.group_id):
         raise HiddenError("executor secret", name)
     return found
-
-
-def _users(parts: ApiParts) -> Counter[int | None]:
-    """Return how many live executors are called with each secret."""
-    return Counter(item.secret_id for item in parts.registry.all(parts.clock.now_ms()))
 
 
 def _view(item: StoredSecret, users: Counter[int | None]) -> SecretView:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 import falcon
 
-from xwheel.access.tokens import TokenManager, check_networks
+from xwheel.access.parts import AccessParts
 from xwheel.api.http.body import take_body, take_query
 from xwheel.api.http.resource import Resource, by_name, named, naming, reply, reply_page, view_of
 from xwheel.api.schema.access import (
@@ -18,28 +16,30 @@ from xwheel.api.schema.access import (
     NewTokenView,
     TokenCreate,
     TokenPage,
-    TokenQuery,
     TokenView,
+    read_grants,
+    roles_of,
 )
-from xwheel.api.v1.access.grants import read_grants, roles_of
-from xwheel.clock import Clock
+from xwheel.api.schema.messages import NameQuery
 from xwheel.errors import NotFoundError
-from xwheel.model.access import ALL, Actor, Grants, Permission, Role, current_actor
+from xwheel.model.access import ALL, Actor, Permission, Role, current_actor
 from xwheel.plugin.resources import Operation
 from xwheel.storage.access import tokens
 from xwheel.storage.access.tokens import KnownToken
-from xwheel.storage.database.engine import Connection
 
 
 class Tokens(Resource):
     """``/tokens``."""
 
-    @Operation({200: TokenPage}, query=TokenQuery)
+    access: AccessParts
+
+    @Operation({200: TokenPage}, query=NameQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List tokens by name."""
-        query, actor = take_query(req, TokenQuery), current_actor()
-        with self._db.read() as conn:
-            known = [item for item in self._list(conn) if _may_see(actor, item)]
+        query, actor = take_query(req, NameQuery), current_actor()
+        with self.db.read() as conn:
+            found = self.access.rights.with_owners(conn, tokens.list_tokens(conn))
+        known = [item for item in found if _may_see(actor, item)]
         reply_page(resp, TokenPage, token_view, by_name(known, query.after), query.limit, key="name")
 
     @Operation({201: NewTokenView}, body=TokenCreate, problems=("conflict",))
@@ -49,78 +49,39 @@ class Tokens(Resource):
         secret = secrets.token_urlsafe(SECRET_BYTES)
         grants = read_grants(body.role, body.script, body.groups) if body.role or body.groups else ALL
         with naming("group_id", "group"):
-            made = make_token(
-                self._parts.access.token_changes,
-                self._parts.clock,
-                body,
+            made = self.access.token_changes.create(
+                body.name,
                 secret,
                 grants,
                 group_id=body.group_id,
+                expires_in_s=body.expires_in_s,
+                networks=body.networks,
             )
         resp.location = f"/api/v1/tokens/{made.name}"
         reply(resp, new_token_view(made, secret), 201)
-
-    def _list(self, conn: Connection) -> list[KnownToken]:
-        return self._parts.access.rights.with_owners(conn, tokens.list_tokens(conn))
 
 
 class Token(Resource):
     """``/tokens/{name}``."""
 
+    access: AccessParts
+
     @Operation({200: TokenView}, problems=("not-found", "invalid-field"))
-    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Return a token, without its secret."""
-        del req
         wanted = named(name)
-        with self._db.read() as conn:
-            (found,) = self._parts.access.rights.with_owners(conn, [tokens.get_token(conn, wanted)])
+        with self.db.read() as conn:
+            (found,) = self.access.rights.with_owners(conn, [tokens.get_token(conn, wanted)])
         if not _may_see(current_actor(), found):
             raise NotFoundError("token", wanted)
         reply(resp, token_view(found))
 
     @Operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+    def on_delete(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete a token; within a second it opens nothing."""
-        del req
         wanted, actor = named(name), current_actor()
-        self._parts.access.token_changes.delete(wanted, may=partial(_may_see, actor))
+        self.access.token_changes.delete(wanted, may=partial(_may_see, actor))
         resp.status = 204
-
-
-class NewToken(Protocol):
-    """What a message says of a new token."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102 - told by the messages
-    @property
-    def expires_in_s(self) -> int | None: ...  # noqa: D102
-    @property
-    def networks(self) -> Sequence[str]: ...  # noqa: D102
-
-
-def make_token(
-    changes: TokenManager,
-    clock: Clock,
-    body: NewToken,
-    secret: str,
-    grants: Grants,
-    *,
-    group_id: int | None = None,
-    account_id: int | None = None,
-    check: Callable[[Connection], None] = lambda _: None,
-) -> KnownToken:
-    """Make a token that may do no more than who acts; ``check`` raises in its transaction if it must not be made."""
-    expires_ms = None if body.expires_in_s is None else clock.now_ms() + 1000 * body.expires_in_s
-    return changes.create(
-        body.name,
-        secret,
-        grants,
-        group_id=group_id,
-        account_id=account_id,
-        expires_ms=expires_ms,
-        networks=check_networks(body.networks),
-        check=check,
-    )
 
 
 def token_view(found: KnownToken) -> TokenView:

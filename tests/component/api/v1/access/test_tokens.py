@@ -8,8 +8,9 @@ import falcon.testing
 import pytest
 
 from tests.component.api.conftest import TOKEN, Api
-from tests.unit.api.openapi.test_pages import API, table_of
-from xwheel.api.schema.access import NewTokenView, TokenCreate, TokenQuery
+from tests.unit.api.test_pages import API, table_of
+from xwheel.api.schema.access import NewTokenView, TokenCreate
+from xwheel.api.schema.messages import NameQuery
 from xwheel.errors import ConflictError
 from xwheel.node.first_secrets import ManagementToken
 from xwheel.storage.access import tokens
@@ -173,7 +174,7 @@ def test_a_start_makes_a_token_only_if_there_is_none(api: Api, monkeypatch: pyte
     assert len(said) == 1
 
 
-@pytest.mark.parametrize("kind", [TokenCreate, TokenQuery])
+@pytest.mark.parametrize("kind", [TokenCreate, NameQuery])
 def test_the_page_has_every_field(kind: type[Any]) -> None:
     rows = [row for row in table_of(kind) if not row.startswith(("| `after`", "| `limit`"))]
     assert [row for row in rows if row not in API] == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.product.openapi.test_document import OPERATIONS
 from tests.support.paths import DOCS
-from tests.unit.api.openapi.test_document import OPERATIONS
 from xwheel.model.access import Grant, Permission, Role
 from xwheel.plugin.resources import Need, Of
 

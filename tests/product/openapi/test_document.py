@@ -9,16 +9,16 @@ from typing import Any
 import falcon.inspect
 import msgspec
 import pytest
+from xwheel_openapi.document import NUL_FREE, build_document
+from xwheel_openapi.words import EXAMPLES
 
 from tests.support.bare_app import APP, DOCUMENT, OPERATIONS
 from tests.support.paths import DOCS
 from tests.support.routes import PUBLIC, SIGN_IN
 from xwheel.api.http.body import rules_of
 from xwheel.api.http.errors import TABLE
-from xwheel.api.openapi.document import NUL_FREE, DescribedRoute, build_document
-from xwheel.api.openapi.words import EXAMPLES
 from xwheel.api.schema import messages
-from xwheel.plugin.resources import CALLER
+from xwheel.plugin.resources import CALLER, ResourceRoute
 
 PAGE = DOCS / "reference" / "api.md"
 ANY_ROUTE = {"401", "403", "405", "413", "429", "500", "503"}
@@ -46,7 +46,7 @@ def test_a_responder_that_says_nothing_stops_the_document() -> None:
             """Do something."""
 
     with pytest.raises(TypeError, match="does not say"):
-        build_document([DescribedRoute("/silent", Silent(), None, {"GET": CALLER})])
+        build_document([ResourceRoute("/silent", Silent(), {"GET": CALLER})])
 
 
 def limits_of(schema: dict[str, Any]) -> dict[str, Any]:

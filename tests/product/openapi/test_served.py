@@ -7,14 +7,18 @@ import json
 from html.parser import HTMLParser
 from typing import Any
 
+from xwheel_openapi.document import build_document, operations
+from xwheel_openapi.pages import CSP
+
 from tests.component.api.conftest import Api
-from xwheel.api.openapi.document import DescribedRoute, build_document, operations
-from xwheel.api.openapi.pages import CSP
+from tests.component.api.http.test_auth import public_routes
+from tests.support.routes import PUBLIC, SIGN_IN
+from xwheel.plugin import ResourceRoute
 
 
-def routes_of(api: Api) -> list[DescribedRoute]:
+def routes_of(api: Api) -> list[ResourceRoute]:
     app: Any = api.management.app
-    return [DescribedRoute(*route, app.needs[route[0]]) for route in app.routes]
+    return list(app.routes)
 
 
 def test_the_page_says_what_each_route_needs(api: Api) -> None:
@@ -24,6 +28,10 @@ def test_the_page_says_what_each_route_needs(api: Api) -> None:
         shown = shown.partition("</details>")[0]
         public = item.need.permission is None and "Needs no token." in shown
         assert public or f"<p>Needs: {html.escape(str(item.need))}.</p>" in shown, item.id
+
+
+def test_only_health_and_documents_are_public(api: Api) -> None:
+    assert public_routes(api.management.app) == PUBLIC - SIGN_IN
 
 
 def test_the_document_is_served_to_everybody(api: Api) -> None:

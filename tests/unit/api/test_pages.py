@@ -12,7 +12,7 @@ from tests.support.routes import ROUTES
 from xwheel import calendars
 from xwheel.api.http.body import rules_of
 from xwheel.api.http.errors import TABLE
-from xwheel.api.schema import last_and_next, messages, nodes, views
+from xwheel.api.schema import messages, views
 from xwheel.api.v1.calendars import MAX_CALENDAR_BYTES
 from xwheel.config.sections import ApiSection
 
@@ -60,10 +60,10 @@ def table_of(kind: type[messages.Input]) -> list[str]:
         messages.RunQuery,
         messages.LogQuery,
         messages.PreviewQuery,
-        messages.CalendarQuery,
+        messages.NameQuery,
         messages.NamePath,
-        last_and_next.RecentQuery,
-        last_and_next.UpcomingQuery,
+        messages.RecentQuery,
+        messages.UpcomingQuery,
     ],
 )
 def test_every_field_stands_in_the_page_with_its_limit(kind: type[messages.Input]) -> None:
@@ -88,12 +88,7 @@ def test_every_route_stands_in_the_page() -> None:
 
 @pytest.mark.parametrize(
     "view",
-    [
-        kind
-        for module in (views, last_and_next, nodes)
-        for name, kind in vars(module).items()
-        if name.endswith(("View", "Item"))
-    ],
+    [kind for name, kind in vars(views).items() if name.endswith(("View", "Item"))],
 )
 def test_every_answer_field_is_named(view: type[msgspec.Struct]) -> None:
     for name in view.__struct_fields__:

@@ -13,14 +13,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from falcon.routing import map_http_methods
-
 from xwheel.api.http.body import rules_of
 from xwheel.api.http.errors import PROBLEM_TYPE, TABLE, Problem
 from xwheel.api.http.headers import REASON_HEADER
-from xwheel.api.openapi.words import CALENDAR, EXAMPLES, HEADERS, INTRODUCTION, LINKS, PATH_FIELDS, TAGS
 from xwheel.api.schema import messages
 from xwheel.api.schema.fields import VISIBLE
-from xwheel.plugin.resources import OPERATION, Methods, Need, Of, Operation
+from xwheel.plugin import Need, Of, Operation, ResourceRoute
+from xwheel.plugin.resources import OPERATION
+
+from xwheel_openapi.words import CALENDAR, EXAMPLES, HEADERS, INTRODUCTION, LINKS, PATH_FIELDS, TAGS
 
 Json = dict[str, Any]
 
@@ -37,15 +38,6 @@ FAULTS: Final = {
 NUL_FREE: Final = r"^[^\u0000]*$"
 NOT_BLANK: Final = rf"^[^\u0000]*{VISIBLE}[^\u0000]*$"
 _CHANGES: Final = (messages.JobChange, messages.GroupChange)
-
-
-class DescribedRoute(NamedTuple):
-    """A route as it was added to the application."""
-
-    template: str
-    resource: object
-    suffix: str | None
-    needs: Methods
 
 
 class Described(NamedTuple):
@@ -75,7 +67,7 @@ class Described(NamedTuple):
         return self.first if self.first in chapters else "service"
 
 
-def operations(routes: Iterable[DescribedRoute]) -> Iterator[Described]:
+def operations(routes: Iterable[ResourceRoute]) -> Iterator[Described]:
     """Return every method of every route.
 
     Raises:
@@ -90,13 +82,13 @@ def operations(routes: Iterable[DescribedRoute]) -> Iterator[Described]:
             noted = getattr(responder, OPERATION, None)
             summary = inspect.getdoc(responder)
             if not isinstance(noted, Operation) or not summary:
-                raise TypeError(f"{method} {route.template} does not say what it takes and answers")
-            path = re.sub(r"\{(\w+):[^}]*\}", r"{\1}", route.template)
-            ids = frozenset(re.findall(r"\{(\w+):id\}", route.template))
+                raise TypeError(f"{method} {route.path} does not say what it takes and answers")
+            path = re.sub(r"\{(\w+):[^}]*\}", r"{\1}", route.path)
+            ids = frozenset(re.findall(r"\{(\w+):id\}", route.path))
             yield Described(method, path, route.needs[method], summary, noted, ids)
 
 
-def build_document(routes: Iterable[DescribedRoute], chapters: Mapping[str, str] = TAGS) -> Json:
+def build_document(routes: Iterable[ResourceRoute], chapters: Mapping[str, str] = TAGS) -> Json:
     """Return the document of all routes.
 
     Args:

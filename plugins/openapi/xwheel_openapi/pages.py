@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from html import escape
 from importlib import resources
@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import falcon
 import msgspec
+from xwheel.plugin import Operation, PluginSite
 
-from xwheel.api.openapi.document import DescribedRoute, Json, build_document
-from xwheel.api.openapi.words import TAGS
-from xwheel.plugin.resources import Operation
+from xwheel_openapi.document import Json, build_document
+from xwheel_openapi.words import TAGS
 
 HTML: Final = "text/html; charset=utf-8"
 CSS: Final = "text/css; charset=utf-8"
@@ -28,19 +28,19 @@ class Documents:
     """The document, its page and the page's style, made at the first request.
 
     Args:
-        routes: All routes of the application, also those that are added later.
-        chapters: First part of a path to what is said of its operations together.
+        site: Has all resources, also those that are added later.
     """
 
-    def __init__(
-        self, routes: Callable[[], Sequence[DescribedRoute]], chapters: Mapping[str, str] = TAGS
-    ) -> None:
-        self._routes, self._chapters = routes, chapters
+    def __init__(self, site: PluginSite) -> None:
+        self._site = site
 
     @cached_property
     def document(self) -> Json:
         """The OpenAPI document."""
-        return build_document(self._routes(), self._chapters)
+        plugins = sorted(self._site.registered("xwheel_register_resources").items())
+        chapters = {first: words for _, item in plugins for first, words in item.chapters.items()}
+        # those of the core come first, and say what they say
+        return build_document(self._site.resources(), {**TAGS, **chapters, **TAGS})
 
     @cached_property
     def json(self) -> bytes:
@@ -55,7 +55,7 @@ class Documents:
     @cached_property
     def style(self) -> bytes:
         """The page's style sheet."""
-        return resources.files("xwheel.api.openapi").joinpath("reference.css").read_bytes()
+        return resources.files("xwheel_openapi").joinpath("reference.css").read_bytes()
 
 
 class _Public:
