@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from xwheel.cli.lazy import command_group
 from xwheel.cli.options import given
-from xwheel.clock import wall_ms
 from xwheel.errors import FieldError
 
 from xwheel_commands import GROUPS
