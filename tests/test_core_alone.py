@@ -23,6 +23,7 @@ BROUGHT = {
     "xwheel-console",
     "xwheel-devtools",
     "xwheel-jobs-as-code",
+    "xwheel-reports",
     "xwheel-run-logs",
     "xwheel-xxl-calls",
 }

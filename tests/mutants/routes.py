@@ -82,14 +82,14 @@ MISTAKES: Final = [
         ),
     ),
     Mistake(
-        file="xwheel/api/v1/reports.py",
+        file="plugins/reports/xwheel_reports/resources.py",
         old="executors=sum(groups is None or item.group_id in groups for item in live),",
         new="executors=len(live),",
         why="The overview would count executors of groups that the caller may not read.",
         tests=("tests/security/test_own_objects.py::test_reports_and_the_overview_count_the_callers_groups",),
     ),
     Mistake(
-        file="xwheel/api/v1/reports.py",
+        file="plugins/reports/xwheel_reports/resources.py",
         old=("query.group_id, job_id=query.job_id, groups=groups\n            )"),
         new=("query.group_id, job_id=query.job_id, groups=None\n            )"),
         why="The totals of a report would count runs of groups that the caller may not read.",

@@ -10,6 +10,7 @@ import xwheel_accounts.hooks
 import xwheel_alarms.hooks
 import xwheel_devtools.hooks
 import xwheel_jobs_as_code.hooks
+import xwheel_reports.hooks
 
 from xwheel.cli import main
 from xwheel.cli.lazy import LazyCommands
@@ -25,6 +26,7 @@ def every_command() -> Any:
         xwheel_alarms.hooks.AlarmCommands(),
         *xwheel_devtools.hooks.COMMANDS,
         *xwheel_jobs_as_code.hooks.COMMANDS,
+        *xwheel_reports.hooks.COMMANDS,
     ):
         *before, name = item.name.split("/")
         group: Any = root

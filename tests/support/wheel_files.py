@@ -16,7 +16,16 @@ from tests.support.paths import ROOT
 PLUGINS = ROOT / "plugins"
 SOURCES = {"xwheel": ROOT} | {
     f"xwheel_{name}": PLUGINS / name
-    for name in ("accounts", "alarms", "console", "devtools", "jobs_as_code", "run_logs", "xxl_calls")
+    for name in (
+        "accounts",
+        "alarms",
+        "console",
+        "devtools",
+        "jobs_as_code",
+        "reports",
+        "run_logs",
+        "xxl_calls",
+    )
 }
 COMPILED = {"xwheel": ("xwheel/_ring", "xwheel/_timer")}
 

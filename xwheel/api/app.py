@@ -28,7 +28,6 @@ from xwheel.api.v1.jobs import BulkJobs, Children, JobResource, Jobs
 from xwheel.api.v1.nodes import Nodes
 from xwheel.api.v1.pages import Manifest, page_sinks
 from xwheel.api.v1.plugins import PluginsResource
-from xwheel.api.v1.reports import OverviewResource, Reports
 from xwheel.api.v1.runs import RunLogResource, RunResource, Runs
 from xwheel.api.v1.schedule import Pause, Preview, Upcoming
 from xwheel.api.v1.versions import GlueVersionResource, GlueVersions, JobVersionResource, JobVersions
@@ -65,8 +64,6 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/runs/{run_id:id}/kill": RunResource,
     "/runs/{run_id:id}/rerun": RunResource,
     "/runs/{run_id:id}/log": RunLogResource,
-    "/reports": Reports,
-    "/overview": OverviewResource,
     "/schedule/preview": Preview,
     "/schedule/upcoming": Upcoming,
     "/schedule/pause": Pause,

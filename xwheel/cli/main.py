@@ -96,25 +96,15 @@ class RootGroup(LazyGroup):
             "xwheel.cli.node.glue", "Versions of the sources of script jobs, on a running node."
         ),
         "calendar": CommandPlace("xwheel.cli.node.calendar", "Calendars, on a running node."),
-        "overview": CommandPlace(
-            "xwheel.cli.node.overview",
-            "Count groups, executors, jobs and open runs, and what became of the runs of the last 24 hours.",
-            is_one=True,
-        ),
-        "report": CommandPlace(
-            "xwheel.cli.node.overview",
-            "Count runs by what became of them, for each hour or day (of UTC) in which they were due.",
-            is_one=True,
-        ),
         "health": CommandPlace(
-            "xwheel.cli.node.overview", "Say how the node fares; exit with 1 if anything fails.", is_one=True
+            "xwheel.cli.node.health", "Say how the node fares; exit with 1 if anything fails.", is_one=True
         ),
         "pause": CommandPlace(
-            "xwheel.cli.node.overview",
+            "xwheel.cli.node.health",
             "Pause all schedules: nothing fires by itself any more, runs by hand do; 'xwheel resume' ends it.",
             is_one=True,
         ),
-        "resume": CommandPlace("xwheel.cli.node.overview", "Let schedules fire again.", is_one=True),
+        "resume": CommandPlace("xwheel.cli.node.health", "Let schedules fire again.", is_one=True),
         "plugins": CommandPlace(
             "xwheel.cli.plugins", "What plugins are installed, and what is wrong with them."
         ),

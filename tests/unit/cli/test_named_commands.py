@@ -125,6 +125,7 @@ def test_our_distributions_name_each_of_their_commands_in_the_index(monkeypatch:
         "devtools",
         "job_package",
         "jobs_as_code",
+        "reports",
     }
     for name in set(sys.modules) - set(before):
         if name.startswith("xwheel_"):

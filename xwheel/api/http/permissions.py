@@ -60,8 +60,6 @@ PERMISSIONS: Final[Mapping[str, Methods]] = {
     "/runs/{run_id}/kill": {"POST": _RUN_RUN},
     "/runs/{run_id}/rerun": {"POST": _RUN_RUN},
     "/runs/{run_id}/log": {"GET": _READ_RUN},
-    "/reports": {"GET": _READ_SOME},
-    "/overview": {"GET": _READ_SOME},
     "/schedule/preview": {"GET": _READ_SOME},
     "/schedule/upcoming": {"GET": _READ_SOME},
     "/schedule/pause": {"GET": _READ_SOME, "PUT": _RUN_ALL, "DELETE": _RUN_ALL},

@@ -269,24 +269,6 @@ class RunQuery(RunSearch, frozen=True, kw_only=True):
     limit: fields.PageSize = 50
 
 
-class ReportBy(StrEnum):
-    """How wide the stretches of a report are."""
-
-    HOUR = "hour"
-    DAY = "day"
-
-
-class ReportQuery(Input, frozen=True, kw_only=True):
-    """Which hours or days of UTC, from ``from_ms`` on and before ``to_ms``; the last day or month unless told."""
-
-    from_ms: fields.Time | None = None
-    to_ms: fields.Time | None = None
-    group_id: fields.Id | None = None
-    job_id: fields.Id | None = None
-    by: ReportBy = ReportBy.HOUR
-    limit: fields.ReportSize = 1000
-
-
 class LogQuery(Input, frozen=True, kw_only=True):
     """From which line of a log on, or how many of its last lines."""
 

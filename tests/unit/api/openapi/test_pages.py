@@ -55,7 +55,6 @@ def table_of(kind: type[messages.Input]) -> list[str]:
         messages.BulkRun,
         messages.GroupQuery,
         messages.ExecutorQuery,
-        messages.ReportQuery,
         messages.JobQuery,
         messages.RunQuery,
         messages.LogQuery,
