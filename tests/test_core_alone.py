@@ -22,6 +22,7 @@ BROUGHT = {
     "xwheel-alarms",
     "xwheel-console",
     "xwheel-devtools",
+    "xwheel-job-versions",
     "xwheel-jobs-as-code",
     "xwheel-reports",
     "xwheel-run-logs",

@@ -278,6 +278,7 @@ OF_ONE_VERSION = {
     "alarms",
     "console",
     "devtools",
+    "job_versions",
     "jobs_as_code",
     "reports",
     "run_logs",

@@ -9,6 +9,7 @@ import typer.main
 import xwheel_accounts.hooks
 import xwheel_alarms.hooks
 import xwheel_devtools.hooks
+import xwheel_job_versions.hooks
 import xwheel_jobs_as_code.hooks
 import xwheel_reports.hooks
 
@@ -25,6 +26,7 @@ def every_command() -> Any:
         *xwheel_accounts.hooks.COMMANDS,
         xwheel_alarms.hooks.AlarmCommands(),
         *xwheel_devtools.hooks.COMMANDS,
+        *xwheel_job_versions.hooks.COMMANDS,
         *xwheel_jobs_as_code.hooks.COMMANDS,
         *xwheel_reports.hooks.COMMANDS,
     ):

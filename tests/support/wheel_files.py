@@ -21,6 +21,7 @@ SOURCES = {"xwheel": ROOT} | {
         "alarms",
         "console",
         "devtools",
+        "job_versions",
         "jobs_as_code",
         "reports",
         "run_logs",

@@ -30,7 +30,7 @@ from xwheel.api.v1.pages import Manifest, page_sinks
 from xwheel.api.v1.plugins import PluginsResource
 from xwheel.api.v1.runs import RunLogResource, RunResource, Runs
 from xwheel.api.v1.schedule import Pause, Preview, Upcoming
-from xwheel.api.v1.versions import GlueVersionResource, GlueVersions, JobVersionResource, JobVersions
+from xwheel.api.v1.versions import GlueVersionResource, GlueVersions
 from xwheel.api.xxl import executor_calls
 from xwheel.model import MAX_ID
 from xwheel.plugin.resources import PUBLIC, Need, Of
@@ -50,10 +50,6 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/jobs/{job_id:id}/copy": JobResource,
     "/jobs/{job_id:id}/run": JobResource,
     "/jobs/{job_id:id}/children": Children,
-    "/jobs/{job_id:id}/versions": JobVersions,
-    "/jobs/{job_id:id}/versions/{revision:id}": JobVersionResource,
-    "/jobs/{job_id:id}/versions/{revision:id}/diff": JobVersionResource,
-    "/jobs/{job_id:id}/versions/{revision:id}/restore": JobVersionResource,
     "/jobs/{job_id:id}/glue": GlueVersions,
     "/jobs/{job_id:id}/glue/{number:id}": GlueVersionResource,
     "/jobs/{job_id:id}/glue/{number:id}/restore": GlueVersionResource,

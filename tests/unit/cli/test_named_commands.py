@@ -124,6 +124,7 @@ def test_our_distributions_name_each_of_their_commands_in_the_index(monkeypatch:
         "cluster_zookeeper",
         "devtools",
         "job_package",
+        "job_versions",
         "jobs_as_code",
         "reports",
     }

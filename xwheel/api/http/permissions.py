@@ -42,11 +42,6 @@ PERMISSIONS: Final[Mapping[str, Methods]] = {
     "/jobs/{job_id}/copy": {"POST": _EDIT_JOB},
     "/jobs/{job_id}/run": {"POST": _RUN_JOB},
     "/jobs/{job_id}/children": {"GET": _READ_JOB, "PUT": _EDIT_JOB},
-    "/jobs/{job_id}/versions": {"GET": _READ_JOB},
-    "/jobs/{job_id}/versions/{revision}": {"GET": _READ_JOB},
-    "/jobs/{job_id}/versions/{revision}/diff": {"GET": _READ_JOB},
-    # with another source, SCRIPT besides
-    "/jobs/{job_id}/versions/{revision}/restore": {"POST": _EDIT_JOB},
     "/jobs/{job_id}/glue": {"GET": _READ_JOB, "POST": _SCRIPT_JOB},
     "/jobs/{job_id}/glue/{number}": {"GET": _READ_JOB},
     "/jobs/{job_id}/glue/{number}/restore": {"POST": _SCRIPT_JOB},

@@ -114,12 +114,6 @@ class JobRevision(Input, frozen=True, kw_only=True):
     revision: fields.Revision | None = None
 
 
-class DiffQuery(Input, frozen=True, kw_only=True):
-    """With which revision a version is compared; without one, with the version before it."""
-
-    against: fields.Revision | None = None
-
-
 class GlueSave(Input, frozen=True, kw_only=True):
     """A new version of a job's source; null for the token's name as author, only at ``revision`` unless null."""
 

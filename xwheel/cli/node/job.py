@@ -18,7 +18,6 @@ from xwheel.cli.connection import (
     set_values,
 )
 from xwheel.cli.lazy import command_group
-from xwheel.cli.node import job_versions
 from xwheel.cli.node.run import report_run
 from xwheel.cli.output import instant_ms, print_json, span_ms, utc_instant, visible
 from xwheel.cli.table import ALWAYS, Column, moment, print_table
@@ -26,9 +25,6 @@ from xwheel.errors import FieldError
 from xwheel.model.shorthand import schedule_fields
 
 app = command_group()
-app.command("versions")(job_versions.versions)
-app.command("diff")(job_versions.diff)
-app.command("rollback")(job_versions.rollback)
 
 COLUMNS: Final = (
     Column("ID", ALWAYS),

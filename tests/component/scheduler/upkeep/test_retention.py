@@ -12,6 +12,7 @@ from sqlalchemy import select
 
 from tests.support.rows import NOW, job_values, make_run
 from tests.support.upkeep import DAY_MS, HOUR_MS, GivenLease, all_runs, insert
+from tests.support.versions import kept_versions
 from xwheel.clock import ManualClock
 from xwheel.model import FINAL_STATES, OPEN_STATES, Run, RunState
 from xwheel.model.versions import JobVersion
@@ -403,7 +404,7 @@ def _versions(job_id: int, revisions: range) -> list[JobVersion]:
 
 def _kept(db: Database, job_id: int) -> list[int]:
     with db.read() as conn:
-        return [item.revision for item in job_versions.list_versions(conn, job_id, before=0, limit=1000)]
+        return [item.revision for item in reversed(kept_versions(conn, job_id))]
 
 
 def test_the_newest_versions_of_each_job_stay(db: Database, clock: ManualClock) -> None:

@@ -48,7 +48,6 @@ def table_of(kind: type[messages.Input]) -> list[str]:
         messages.Rerun,
         messages.JobCopy,
         messages.JobRevision,
-        messages.DiffQuery,
         messages.ChildrenChange,
         messages.GlueSave,
         messages.GlueRestore,

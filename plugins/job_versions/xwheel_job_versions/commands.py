@@ -6,14 +6,17 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-
 from xwheel.cli.connection import ChangeApi, LimitOption, NodeApi, connected
+from xwheel.cli.lazy import command_group
 from xwheel.cli.output import plain, print_json
 from xwheel.cli.table import ALWAYS, Column, moment, print_table
+
+app = command_group()
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id, name or APP/NAME.")]
 
 
+@app.command()
 @connected
 def versions(
     node: NodeApi,
@@ -50,6 +53,7 @@ def versions(
     )
 
 
+@app.command()
 @connected
 def diff(
     node: NodeApi,
@@ -90,6 +94,7 @@ def diff(
         typer.echo("nothing differs")
 
 
+@app.command()
 @connected
 def rollback(
     node: ChangeApi,
