@@ -10,7 +10,7 @@ NODE := $(VENV)/.node
 TOOLS := $(VENV)/.tools
 READY := $(VENV)/.ready
 # the distributions of ours that xwheel[server] brings
-SERVER := accounts alarms commands console devtools jobs_as_code openapi run_logs xxl_calls
+SERVER := accounts alarms commands console devtools job_versions jobs_as_code openapi reports run_logs xxl_calls
 SOURCES := pyproject.toml setup.py $(SERVER:%=plugins/%/pyproject.toml) \
 	xwheel/_ring.pxd xwheel/_ring.pyx xwheel/_timer.pyx
 PROJECTS := $(wildcard plugins/*/pyproject.toml)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 from xwheel_devtools.testing import ManualClock
+from xwheel_reports.counting import ReportLoop
 
 from benchmarks._report import Report, timed
 from tests.support.rows import NOW, job_values
@@ -32,7 +33,6 @@ from xwheel.scheduler.observers import Observers
 from xwheel.scheduler.plan.batches import BatchPlanner
 from xwheel.scheduler.plan.claim import ClaimLoop
 from xwheel.scheduler.timetable import Timetable
-from xwheel.scheduler.upkeep.hourly_report import ReportLoop
 from xwheel.scheduler.upkeep.retention import RetentionLoop
 from xwheel.storage import jobs
 from xwheel.storage.database.engine import Database

@@ -25,8 +25,10 @@ BROUGHT = {
     "xwheel-commands",
     "xwheel-console",
     "xwheel-devtools",
+    "xwheel-job-versions",
     "xwheel-jobs-as-code",
     "xwheel-openapi",
+    "xwheel-reports",
     "xwheel-run-logs",
     "xwheel-xxl-calls",
 }

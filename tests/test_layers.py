@@ -272,15 +272,18 @@ def test_forbidden_calls_are_nowhere() -> None:
 PLUGINS = ROOT / "plugins"
 PLUGIN_FILES = sorted(PLUGINS.glob("*/*/*.py"))
 # these go with one version of xwheel alone: the tools start nodes and read their tables, as does what pages are told of
-# changes, alarms and logs have rows next to those of runs, and commands and files are checked as the API checks jobs
+# changes; alarms and logs have rows next to those of runs, reports count these; commands and files are checked
+# as the API checks jobs
 OF_ONE_VERSION = {
     "accounts",
     "alarms",
     "commands",
     "console",
     "devtools",
+    "job_versions",
     "jobs_as_code",
     "openapi",
+    "reports",
     "run_logs",
     "xxl_calls",
 }

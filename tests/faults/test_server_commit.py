@@ -193,7 +193,6 @@ def turn(node: HandNode, now_ms: int) -> list[tuple[int, bool]]:
         lambda: scheduler.core.registry.step(now_ms),
         node.plan,
         lambda: scheduler.planning.tick.step(now_ms),
-        lambda: scheduler.management.report.step(now_ms),
         lambda: scheduler.management.retention.step(now_ms),
         lambda: scheduler.finishing.check.step(now_ms),
     ):

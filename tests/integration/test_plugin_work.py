@@ -12,6 +12,7 @@ import pytest
 import requests
 from xwheel_devtools.testing import NodeSite, wait_until
 
+from tests.support.versions import kept_versions
 from xwheel import hookimpl
 from xwheel.api.plugins import work
 from xwheel.plugin import Permission, PluginSite, Route, RouteCall, RouteReply, WorksAlong
@@ -64,8 +65,9 @@ def test_a_step_acts_as_the_node_and_is_called_until_the_node_stops(tmp_path: Pa
     with closing(NodeSite(tmp_path / "node", plugin)) as node:
         wait_until(lambda: made and plugin.steps > 3)
         assert node.call("GET", f"jobs/{made[0]}")["name"].startswith("at ")
-        (version,) = node.call("GET", f"jobs/{made[0]}/versions")["items"]
-        assert (version["action"], version["actor"]) == ("create", "plugin follower")
+        with plugin.site.database.read() as conn:
+            (version,) = kept_versions(conn, made[0])
+        assert (version.action, version.actor) == ("create", "plugin follower")
         assert not plugin.ended.is_set()
     assert plugin.ended.is_set()
 

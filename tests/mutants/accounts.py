@@ -32,7 +32,7 @@ MISTAKES: Final = [
         tests=(f"{VERIFY}::test_a_tail_that_was_cut_is_seen_by_the_head",),
     ),
     Mistake(
-        file="xwheel/api/v1/versions.py",
+        file="plugins/job_versions/xwheel_job_versions/resources.py",
         old='if (job := known.get(item["child_id"])) and job.group_id in groups',
         new='if known.get(item["child_id"])',
         why="Versions of a job show children in groups that the caller may not read (N34).",

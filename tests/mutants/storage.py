@@ -153,11 +153,11 @@ MISTAKES: Final = [
         tests=KEPT,
     ),
     Mistake(
-        file="xwheel/storage/retention.py",
+        file="plugins/reports/xwheel_reports/storage.py",
         old="delete(hourly_report).where(hour == hour_ms, job_id <= last_id)",
         new="delete(hourly_report).where(hour == hour_ms, job_id < last_id)",
         why="The last job of each hour keeps its report for ever.",
-        tests=KEPT,
+        tests=("tests/product/reports/test_sweep.py",),
     ),
     Mistake(
         file="xwheel/storage/retention.py",

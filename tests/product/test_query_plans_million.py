@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+import xwheel_job_versions
+import xwheel_reports
 import xwheel_run_logs
 from sqlalchemy import Connection, text
 from xwheel_alarms import storage as alarm_storage
 
 from tests.product.alarms import plans
+from tests.product.job_versions import plans as plan_of_versions
+from tests.product.reports import plans as plan_reports
 from tests.product.run_logs import plans as plan_logs
 from tests.support import million, plan_access, plan_cases, plan_last_and_next, plan_versions
 from tests.support.plan_cases import Case
@@ -27,7 +31,13 @@ from xwheel.storage.database.engine import LONG_MS, Database
 
 # what it makes of statements is seen where these are asked
 NO_QUESTIONS = ("database.bulk", "database.rows", "database.changes", "schema.")
-HOMES = ((storage, ""), (alarm_storage, "alarms."), (xwheel_run_logs, "logs."))
+HOMES = (
+    (storage, ""),
+    (alarm_storage, "alarms."),
+    (xwheel_job_versions, "versions."),
+    (xwheel_reports, "reports."),
+    (xwheel_run_logs, "logs."),
+)
 """Packages with questions, and what the names of their cases begin with."""
 
 FEW_RUNS = million.WAITING + million.SENT
@@ -69,7 +79,16 @@ def test_each_question_is_understood(db: Database) -> None:
 
 def _every_case() -> list[Case]:
     """Return a call of every question."""
-    parts = (plan_cases, plan_access, plans, plan_logs, plan_last_and_next, plan_versions)
+    parts = (
+        plan_cases,
+        plan_access,
+        plans,
+        plan_logs,
+        plan_reports,
+        plan_of_versions,
+        plan_last_and_next,
+        plan_versions,
+    )
     return [case for part in parts for case in part.cases()]
 
 

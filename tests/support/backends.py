@@ -27,6 +27,7 @@ PEOPLE: Final = "tests/product/accounts/api"
 AUDIT: Final = "tests/product/accounts/audit"
 DECLARED: Final = "tests/product/jobs_as_code"
 SCHEDULER: Final = "tests/component/scheduler"
+REPORTS: Final = "tests/product/reports"
 RUN_LOGS: Final = "tests/product/run_logs"
 
 WHOLE: Final = (
@@ -44,6 +45,10 @@ WHOLE: Final = (
     f"{SCHEDULER}/plan/test_claim_seen.py",
     f"{SCHEDULER}/test_observers.py",
     f"{SCHEDULER}/upkeep/test_retention.py",
+    f"{REPORTS}/test_overview.py",
+    f"{REPORTS}/test_storage.py",
+    f"{REPORTS}/test_sweep.py",
+    f"{REPORTS}/test_tables.py",
     f"{RUN_LOGS}/test_tables.py",
     "tests/integration/test_chain_crash.py",
     "tests/integration/test_databases.py",
@@ -266,7 +271,7 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
     ),
     "tests/product/xxl_calls/test_own_objects.py": ("test_a_job_that_moves_meanwhile_is_out_of_reach",),
     "tests/product/xxl_calls/test_whole_way.py": ("test_from_the_first_token_to_the_last_call",),
-    f"{SCHEDULER}/upkeep/test_hourly_report.py": (
+    f"{REPORTS}/test_counting.py": (
         "test_it_equals_a_recount_after_everything_that_can_still_happen",
         "test_what_did_not_change_is_not_written",
         "test_a_job_whose_runs_left_an_hour_leaves_the_report",

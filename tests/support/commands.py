@@ -10,7 +10,9 @@ import xwheel_accounts.hooks
 import xwheel_alarms.hooks
 import xwheel_commands.hooks
 import xwheel_devtools.hooks
+import xwheel_job_versions.hooks
 import xwheel_jobs_as_code.hooks
+import xwheel_reports.hooks
 
 from xwheel.cli import main
 from xwheel.cli.lazy import LazyCommands
@@ -26,7 +28,9 @@ def every_command() -> Any:
         *xwheel_accounts.hooks.COMMANDS,
         xwheel_alarms.hooks.AlarmCommands(),
         *xwheel_devtools.hooks.COMMANDS,
+        *xwheel_job_versions.hooks.COMMANDS,
         *xwheel_jobs_as_code.hooks.COMMANDS,
+        *xwheel_reports.hooks.COMMANDS,
     ):
         *before, name = item.name.split("/")
         group: Any = root

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from xwheel_devtools.testing import sample_run
+from xwheel_reports import storage as reports
 
 from benchmarks import _history
 from xwheel.model import Run, RunState
 from xwheel.model.access import Grant, Permission, Role
 from xwheel.model.reasons import RunReason
-from xwheel.storage import reports, runs
+from xwheel.storage import runs
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.schema import migrate
 

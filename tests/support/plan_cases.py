@@ -15,7 +15,6 @@ from tests.support.million import (
     BUSY_CHAIN,
     BUSY_GROUP,
     BUSY_JOB,
-    FIRST_HOUR,
     HOUR_MS,
     JOBS,
     QUIET_JOB,
@@ -32,7 +31,6 @@ from xwheel.storage import (
     leases,
     open_runs,
     plugin_rows,
-    reports,
     retention,
     run_ids,
     run_list,
@@ -60,7 +58,6 @@ INDEXED_CHAINS: Final = ("chain", "chain of some groups", "busy chain")
 FEW_GROUPS: Final = (2, 3, BUSY_GROUP)
 SOME_JOBS: Final = (*range(1, MANY), BUSY_JOB)
 TOMBSTONES: Final = tuple(range(200, 200 * MANY, 200))
-REPORT: Final = "reads the report of the time asked for, an hour and job a row, and no run"
 OPEN_ROWS: Final = "reads what is open, which limits of groups and executors bound"
 IDENTITIES: Final = [
     (1 + item * 7919 % 20_000, "schedule", item, 0) for item in PAST if item % 10 and item % 100 != 99
@@ -85,7 +82,6 @@ def cases() -> Iterator[Case]:
         _checks(),
         _follow_ups(),
         _upkeep(),
-        _reports(),
         _rows_of_plugins(),
         _others(),
         _nodes(),
@@ -340,11 +336,11 @@ def _follow_ups() -> Iterator[Case]:
 
 def _upkeep() -> Iterator[Case]:
     for job_id in (None, BUSY_JOB, QUIET_JOB):
-        for after in ((0, 0), (NOW - 20 * reports.DAY_MS, 5)):
+        for after in ((0, 0), (NOW - 20 * retention.DAY_MS, 5)):
             yield Case(
                 "retention.find_old_runs",
                 lambda conn, j=job_id, a=after: retention.find_old_runs(
-                    conn, NOW - 9 * reports.DAY_MS, a, MANY, j
+                    conn, NOW - 9 * retention.DAY_MS, a, MANY, j
                 ),
             )
     yield Case("retention.find_own_retention", lambda conn: retention.find_own_retention(conn, SOME_JOBS))
@@ -358,61 +354,12 @@ def _upkeep() -> Iterator[Case]:
     yield Case("retention.delete_closed", lambda conn: retention.delete_closed(conn, old, due))
     yield Case("retention.delete_arrivals", lambda conn: retention.delete_arrivals(conn, NOW + 10**6, MANY))
     yield Case(
-        "retention.delete_reports", lambda conn: retention.delete_reports(conn, FIRST_HOUR + HOUR_MS, MANY)
-    )
-    yield Case(
         "retention.list_tombstones", lambda conn: retention.list_tombstones(conn, (NOW - 9000, 5), MANY)
     )
     yield Case(
         "retention.find_empty_tombstones", lambda conn: retention.find_empty_tombstones(conn, TOMBSTONES)
     )
     yield Case("retention.delete_tombstones", lambda conn: retention.delete_tombstones(conn, TOMBSTONES))
-
-
-def _reports() -> Iterator[Case]:
-    hour = NOW // HOUR_MS * HOUR_MS
-    an_hour = "reads the runs of one hour, by due time"
-    for name, from_ms, after_job in (("", hour - HOUR_MS, 0), (": on", hour, 900)):
-        to_ms = from_ms + HOUR_MS
-        yield Case(
-            f"reports.count_part{name}",
-            lambda conn, f=from_ms, t=to_ms, a=after_job: reports.count_part(conn, f, t, a, 10**9, MANY),
-            6000,
-            an_hour,
-        )
-    yield Case(
-        "reports.find_part_end",
-        lambda conn: reports.find_part_end(conn, hour - HOUR_MS, hour, 5000),
-        6000,
-        "walks an index as far as it counts",
-    )
-    yield Case("reports.list_hour", lambda conn: reports.list_hour(conn, FIRST_HOUR, 0, 20_000))
-    rows = [reports.JobHour(item, 1, reports.Counts()) for item in SOME_JOBS]
-    yield Case("reports.replace_hour", lambda conn: reports.replace_hour(conn, FIRST_HOUR, [8000], rows))
-    yield Case("reports.find_last_hour", reports.find_last_hour)
-    whole = 250_000
-    yield Case("reports.find_open_hours", lambda conn: reports.find_open_hours(conn, NOW, 9), whole, REPORT)
-    for by in ("hour", "day"):
-        mine = {"job_id": QUIET_JOB, "groups": FEW_GROUPS}
-        for part in ({}, {"group_id": BUSY_GROUP}, {"job_id": QUIET_JOB}, {"groups": FEW_GROUPS}, mine):
-            may = ROWS if "job_id" in part else whole
-            yield Case(
-                f"reports.list_report: {by}",
-                lambda conn, b=by, p=part: reports.list_report(conn, NOW - 99 * HOUR_MS, NOW, by=b, **p),
-                may,
-                "" if may == ROWS else REPORT,
-            )
-    yield Case(
-        "reports.get_totals", lambda conn: reports.get_totals(conn, NOW - 9 * HOUR_MS, NOW), 5000, REPORT
-    )
-    counted = f"counts at most {reports.MOST} of each kind, in an index"
-    yield Case("reports.get_overview", reports.get_overview, 3 * reports.MOST, counted)
-    yield Case(
-        "reports.get_overview: some groups",
-        lambda conn: reports.get_overview(conn, FEW_GROUPS),
-        3 * reports.MOST,
-        counted,
-    )
 
 
 def _rows_of_plugins() -> Iterator[Case]:

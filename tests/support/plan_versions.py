@@ -25,17 +25,6 @@ def cases() -> Iterator[Case]:
     )
     yield Case("job_versions.insert_versions", lambda conn: job_versions.insert_versions(conn, [version]))
     yield Case("job_versions.get_version", lambda conn: job_versions.get_version(conn, 5, 7))
-    yield Case("job_versions.find_before", lambda conn: job_versions.find_before(conn, 5, 2000))
-    yield Case(
-        "job_versions.list_versions",
-        lambda conn: job_versions.list_versions(conn, 5, before=0, limit=MANY),
-    )
-    yield Case(
-        "job_versions.list_children_changes",
-        lambda conn: job_versions.list_children_changes(conn, 5),
-        3100,
-        "all versions of one job, of which upkeep.job_versions keeps few",
-    )
     yield Case("job_versions.page_ids", lambda conn: job_versions.page_ids(conn, 2000, MANY))
     yield Case(
         "job_versions.find_many", lambda conn: job_versions.find_many(conn, range(4000, 4000 + MANY), 100)

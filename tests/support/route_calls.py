@@ -16,15 +16,15 @@ from xwheel_alarms.records import AlarmKind, AlarmTarget, AttemptState
 from xwheel_alarms.storage import alarms, attempts
 from xwheel_jobs_as_code.declarations import owners, records
 from xwheel_jobs_as_code.declarations.records import DeclaredJob
+from xwheel_reports import storage as reports
+from xwheel_reports.storage import HOUR_MS, Counts, JobHour
 
 from tests.product.accounts.conftest import PeopleApi
 from tests.product.accounts.people import HASHED, PASSWORD, Person
 from tests.support.rows import NOW, make_executor, make_run
 from xwheel.model import NewSource, Run, RunState
 from xwheel.model.access import Grants
-from xwheel.storage import reports
 from xwheel.storage.access import executor_secrets, tokens
-from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 from xwheel.wire.messages import LogData
 
 UNKNOWN: Final = 987_654

@@ -22,8 +22,10 @@ SOURCES = {"xwheel": ROOT} | {
         "commands",
         "console",
         "devtools",
+        "job_versions",
         "jobs_as_code",
         "openapi",
+        "reports",
         "run_logs",
         "xxl_calls",
     )

@@ -25,10 +25,9 @@ from xwheel.api.v1.jobs import BulkJobs, Children, JobResource, Jobs
 from xwheel.api.v1.nodes import Nodes
 from xwheel.api.v1.pages import Manifest, page_sinks
 from xwheel.api.v1.plugins import PluginsResource
-from xwheel.api.v1.reports import OverviewResource, Reports
 from xwheel.api.v1.runs import RunLogResource, RunResource, Runs
 from xwheel.api.v1.schedule import Pause, Preview, Upcoming
-from xwheel.api.v1.versions import GlueVersionResource, GlueVersions, JobVersionResource, JobVersions
+from xwheel.api.v1.versions import GlueVersionResource, GlueVersions
 from xwheel.api.xxl import executor_calls
 from xwheel.errors import WireError
 from xwheel.model import MAX_ID
@@ -66,11 +65,6 @@ ROUTES: Final[dict[str, tuple[type[Resource], Methods]]] = {
     "/jobs/{job_id:id}/copy": (JobResource, {"POST": _EDIT_JOB}),
     "/jobs/{job_id:id}/run": (JobResource, {"POST": _RUN_JOB}),
     "/jobs/{job_id:id}/children": (Children, {"GET": _READ_JOB, "PUT": _EDIT_JOB}),
-    "/jobs/{job_id:id}/versions": (JobVersions, {"GET": _READ_JOB}),
-    "/jobs/{job_id:id}/versions/{revision:id}": (JobVersionResource, {"GET": _READ_JOB}),
-    "/jobs/{job_id:id}/versions/{revision:id}/diff": (JobVersionResource, {"GET": _READ_JOB}),
-    # with another source, SCRIPT besides
-    "/jobs/{job_id:id}/versions/{revision:id}/restore": (JobVersionResource, {"POST": _EDIT_JOB}),
     "/jobs/{job_id:id}/glue": (GlueVersions, {"GET": _READ_JOB, "POST": _SCRIPT_JOB}),
     "/jobs/{job_id:id}/glue/{number:id}": (GlueVersionResource, {"GET": _READ_JOB}),
     "/jobs/{job_id:id}/glue/{number:id}/restore": (GlueVersionResource, {"POST": _SCRIPT_JOB}),
@@ -84,8 +78,6 @@ ROUTES: Final[dict[str, tuple[type[Resource], Methods]]] = {
     "/runs/{run_id:id}/kill": (RunResource, {"POST": _RUN_RUN}),
     "/runs/{run_id:id}/rerun": (RunResource, {"POST": _RUN_RUN}),
     "/runs/{run_id:id}/log": (RunLogResource, {"GET": _READ_RUN}),
-    "/reports": (Reports, {"GET": _READ_SOME}),
-    "/overview": (OverviewResource, {"GET": _READ_SOME}),
     "/schedule/preview": (Preview, {"GET": _READ_SOME}),
     "/schedule/upcoming": (Upcoming, {"GET": _READ_SOME}),
     "/schedule/pause": (Pause, {"GET": _READ_SOME, "PUT": _RUN_ALL, "DELETE": _RUN_ALL}),

@@ -51,7 +51,6 @@ from xwheel.scheduler.send.pool import TriggerPool
 from xwheel.scheduler.send.resend import Resender
 from xwheel.scheduler.send.results import ResultWriter
 from xwheel.scheduler.timetable import Timetable
-from xwheel.scheduler.upkeep.hourly_report import ReportLoop
 from xwheel.scheduler.upkeep.retention import RetentionLoop
 from xwheel.scheduler.wakeups import Wakeups
 from xwheel.storage.database.engine import Database
@@ -59,7 +58,7 @@ from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
 ANSWER_GRACE_MS: Final = 2000
 GATHER_MS: Final = 5
-# counting an hour may take long; what is late here delays no run
+# a sweep may take long; what is late here delays no run
 UPKEEP_STALE_MS: Final = 300_000
 LANES: Final = {"fast": ring.FAST, "slow": ring.SLOW}
 
@@ -350,26 +349,21 @@ class Planning(Subsystem):
 
 
 class Management(ManagementParts, Subsystem):
-    """What people and scripts change, and what deletes and counts in the background."""
+    """What people and scripts change, and what deletes in the background."""
 
     def __init__(self, core: Core, finishing: Finishing) -> None:
         super().__init__(core, finishing.finisher, core.wakeups.plan, core.wakeups.check.set)
         db, clock, upkeep = core.db, core.clock, core.config.upkeep
-        self.report = ReportLoop(db, core.lease, clock, interval_ms=upkeep.report_interval_s * 1000)
         self.retention = RetentionLoop(
             db,
             core.lease,
             clock,
             run_days=upkeep.run_retention_days,
-            report_days=upkeep.report_retention_days,
             job_versions=upkeep.job_versions,
             interval_ms=upkeep.sweep_interval_s * 1000,
             batch=upkeep.sweep_batch,
         )
-        self._loops = [
-            Service("report", self.report.step, clock, stale_ms=UPKEEP_STALE_MS),
-            Service("sweep", self.retention.step, clock, stale_ms=UPKEEP_STALE_MS),
-        ]
+        self._loops = [Service("sweep", self.retention.step, clock, stale_ms=UPKEEP_STALE_MS)]
 
 
 def check_lease(schedule: ScheduleSection, trigger: TriggerSection) -> None:

@@ -285,6 +285,16 @@ class PluginJobs(Protocol):
         """
         ...
 
+    def restore(self, job_id: int, revision: int, *, seen: int | None = None) -> dict[str, Any]:
+        """Change a job to be as it was at a revision, its source included; it stays started or stopped as it is.
+
+        Args:
+            job_id: The job.
+            revision: The one that is wanted again.
+            seen: Only if the job is at this revision.
+        """
+        ...
+
     def start(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
         """Let a job fire by its schedule; nothing changes if it does."""
         ...

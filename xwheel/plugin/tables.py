@@ -31,6 +31,7 @@ HANDED_OVER: Final = frozenset(
             "audit_head",
             "declaration_owner",
             "declared_job",
+            "hourly_report",
             "run_log",
             "sign_in_failure",
             "sign_in_link",

@@ -8,14 +8,13 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection, Row, delete, func, select
 
-from xwheel.model.versions import JobAction, JobVersion
+from xwheel.model.versions import JobVersion
 from xwheel.storage.database.bulk import insert_many
 from xwheel.storage.database.rows import one_row
 from xwheel.storage.schema.tables import job_version
 
 _NAMES: Final = JobVersion.__struct_fields__
-_ALL: Final = tuple(job_version.c[name] for name in _NAMES)
-_LISTED: Final = tuple(column for column in _ALL if column.name != "definition")
+COLUMNS: Final = tuple(job_version.c[name] for name in _NAMES)
 
 
 def insert_versions(conn: Connection, versions: Sequence[JobVersion]) -> None:
@@ -30,31 +29,8 @@ def get_version(conn: Connection, job_id: int, revision: int) -> JobVersion:
     Raises:
         NotFoundError: There is none of that revision, or it is not kept any more.
     """
-    query = select(*_ALL).where(job_version.c.job_id == job_id, job_version.c.revision == revision)
-    return _version(one_row(conn, query, f"version of job {job_id} at revision", revision))
-
-
-def find_before(conn: Connection, job_id: int, revision: int) -> JobVersion | None:
-    """Return the newest version of a job before a revision with its definition, or None."""
-    query = select(*_ALL).where(job_version.c.job_id == job_id, job_version.c.revision < revision)
-    row = conn.execute(query.order_by(job_version.c.revision.desc()).limit(1)).one_or_none()
-    return None if row is None else _version(row)
-
-
-def list_versions(conn: Connection, job_id: int, *, before: int, limit: int) -> list[JobVersion]:
-    """Return versions of a job below a revision, 0 for all, newest first, without their definitions."""
-    query = select(*_LISTED).where(job_version.c.job_id == job_id)
-    if before:
-        query = query.where(job_version.c.revision < before)
-    rows = conn.execute(query.order_by(job_version.c.revision.desc()).limit(limit))
-    return [JobVersion(**row._asdict()) for row in rows]
-
-
-def list_children_changes(conn: Connection, job_id: int) -> list[JobVersion]:
-    """Return the versions of a job that changed its children, oldest first, with their definitions."""
-    key = job_version.c
-    query = select(*_ALL).where(key.job_id == job_id, key.action == str(JobAction.CHILDREN))
-    return [_version(row) for row in conn.execute(query.order_by(key.revision))]
+    query = select(*COLUMNS).where(job_version.c.job_id == job_id, job_version.c.revision == revision)
+    return version_of(one_row(conn, query, f"version of job {job_id} at revision", revision))
 
 
 def page_ids(conn: Connection, after_id: int, limit: int) -> tuple[set[int], int | None]:
@@ -94,6 +70,7 @@ def _values(version: JobVersion) -> dict[str, Any]:
     return {**values, "definition": msgspec.json.encode(version.definition).decode()}
 
 
-def _version(row: Row[Any]) -> JobVersion:
+def version_of(row: Row[Any]) -> JobVersion:
+    """Return the version of a row with all :data:`COLUMNS`."""
     values = row._asdict()
     return JobVersion(**{**values, "definition": msgspec.json.decode(values["definition"])})

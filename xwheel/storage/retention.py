@@ -1,4 +1,4 @@
-"""What grows and must be deleted: finished runs, arrivals of chains, old reports, and jobs that were deleted.
+"""What grows and must be deleted: finished runs, arrivals of chains, and jobs that were deleted.
 
 Everything is found by key ranges and deleted by key in batches, so that neither rows that must stay nor the size of
 the table make a batch slow. A batch may be given up anywhere: what is left is found again.
@@ -14,9 +14,9 @@ from sqlalchemy import BigInteger, Connection, Select, cast, delete, exists, sel
 from xwheel.model import OPEN_STATES
 from xwheel.storage import job_versions, jobs
 from xwheel.storage.database.bulk import tuple_in
-from xwheel.storage.reports import DAY_MS
-from xwheel.storage.schema.tables import child_arrival, glue_version, hourly_report, job, run
+from xwheel.storage.schema.tables import child_arrival, glue_version, job, run
 
+DAY_MS: Final = 86_400_000
 LEAST_DAYS: Final = 3
 """No run is deleted younger than this: a late outcome, a report or a person may still need it."""
 
@@ -102,18 +102,6 @@ def delete_arrivals(conn: Connection, before_ms: int, limit: int) -> int:
     return conn.execute(delete(child_arrival).where(tuple_in(conn, key, rows))).rowcount if rows else 0
 
 
-def delete_reports(conn: Connection, before_ms: int, limit: int) -> int:
-    """Delete report rows of hours before an instant; return how many."""
-    hour, job_id = hourly_report.c.hour_ms, hourly_report.c.job_id
-    query = select(hour, job_id).where(hour < before_ms).order_by(hour, job_id).limit(limit)
-    last: dict[int, int] = {row.hour_ms: row.job_id for row in conn.execute(query)}
-    # in key order, so that all earlier rows of the hour are in this batch or gone
-    return sum(
-        conn.execute(delete(hourly_report).where(hour == hour_ms, job_id <= last_id)).rowcount
-        for hour_ms, last_id in last.items()
-    )
-
-
 def list_tombstones(conn: Connection, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
     """Return a page of deleted jobs as ``(deleted_ms, id)``, longest deleted first."""
     query = (
@@ -131,7 +119,7 @@ def find_empty_tombstones(conn: Connection, ids: Iterable[int]) -> list[int]:
 
 
 def delete_tombstones(conn: Connection, ids: Iterable[int]) -> int:
-    """Delete those of the jobs that are deleted and have no run, with all but their reports."""
+    """Delete those of the jobs that are deleted and have no run, with all that is about them."""
     gone = list(conn.execute(_empty_tombstones(ids).with_for_update()).scalars())
     if gone:
         jobs.delete_links(conn, gone)

@@ -9,7 +9,7 @@ from xwheel.clock import Clock
 from xwheel.plugin import PluginPartitions
 from xwheel.scheduler.upkeep.sweep import Sweeps
 from xwheel.storage.database.engine import LONG_MS, Connection, Database
-from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import DAY_MS
 
 from xwheel_accounts.storage import links, sessions
 

@@ -11,7 +11,7 @@ from xwheel.config.sections import UpkeepSection
 from xwheel.plugin import PluginPartitions
 from xwheel.scheduler.upkeep.sweep import Sweeps
 from xwheel.storage.database.engine import LONG_MS, Connection, Database
-from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import DAY_MS
 
 from xwheel_alarms.storage import attempts, rules
 

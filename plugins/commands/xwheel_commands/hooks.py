@@ -21,7 +21,7 @@ class NodeCommand:
 
 
 LOGIN = "xwheel_commands.login"
-OVERVIEW = "xwheel_commands.overview"
+HEALTH = "xwheel_commands.health"
 COMMANDS = (
     *(NodeCommand(name, words, f"xwheel_commands.{name}") for name, words in GROUPS.items()),
     NodeCommand(
@@ -37,26 +37,14 @@ COMMANDS = (
         LOGIN,
         is_one=True,
     ),
-    NodeCommand(
-        "overview",
-        "Count groups, executors, jobs and open runs, and what became of the runs of the last 24 hours.",
-        OVERVIEW,
-        is_one=True,
-    ),
-    NodeCommand(
-        "report",
-        "Count runs by what became of them, for each hour or day (of UTC) in which they were due.",
-        OVERVIEW,
-        is_one=True,
-    ),
-    NodeCommand("health", "Say how the node fares; exit with 1 if anything fails.", OVERVIEW, is_one=True),
+    NodeCommand("health", "Say how the node fares; exit with 1 if anything fails.", HEALTH, is_one=True),
     NodeCommand(
         "pause",
         "Pause all schedules: nothing fires by itself any more, runs by hand do; 'xwheel resume' ends it.",
-        OVERVIEW,
+        HEALTH,
         is_one=True,
     ),
-    NodeCommand("resume", "Let schedules fire again.", OVERVIEW, is_one=True),
+    NodeCommand("resume", "Let schedules fire again.", HEALTH, is_one=True),
 )
 
 

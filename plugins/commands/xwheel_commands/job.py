@@ -12,7 +12,7 @@ from xwheel.cli.output import print_json, visible
 from xwheel.errors import FieldError
 from xwheel.model.shorthand import schedule_fields
 
-from xwheel_commands import GROUPS, job_versions
+from xwheel_commands import GROUPS
 from xwheel_commands.arguments import GroupFilter, JobArgument, LimitOption, SetOption, WideOption
 from xwheel_commands.connection import ChangeApi, NodeApi, connected, set_values
 from xwheel_commands.output import instant_ms, span_ms, utc_instant
@@ -20,9 +20,6 @@ from xwheel_commands.run import report_run
 from xwheel_commands.table import ALWAYS, Column, moment, print_table
 
 app = command_group(GROUPS["job"])
-app.command("versions")(job_versions.versions)
-app.command("diff")(job_versions.diff)
-app.command("rollback")(job_versions.rollback)
 
 COLUMNS: Final = (
     Column("ID", ALWAYS),

@@ -20,8 +20,6 @@ TAGS: Final = {
     "runs": "What happened and what will.",
     "schedule": "When a schedule would fire, and the pause of all of them.",
     "calendars": "Named days and times that jobs keep out of, or keep to.",
-    "reports": "What became of runs, hour by hour or day by day.",
-    "overview": "Figures for a first look.",
     "nodes": "Scheduler processes, and which partitions each of them holds.",
     "tokens": "Programs that may call.",
     "secrets": "What the executors of a group show, and are called with.",

@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from xwheel.errors import DuplicateError
 from xwheel.model import RunState
 from xwheel.storage.database.bulk import ById, any_of, insert_many, update_many
-from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import DAY_MS
 from xwheel.storage.schema.tables import job, run
 
 from xwheel_run_logs.tables import run_log

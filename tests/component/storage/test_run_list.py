@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from tests.support.rows import NOW, job_values, make_run
 from xwheel.model import OPEN_STATES, Origin, Run, RunState
-from xwheel.storage import executors, jobs, reports, runs
+from xwheel.storage import executors, jobs, runs
 from xwheel.storage.database.engine import Database
 from xwheel.storage.jobs import JobFilter, page_jobs
 from xwheel.storage.run_list import FoundRuns, Key, RunFilter, page_runs
@@ -213,7 +213,6 @@ def test_no_page_reads_a_whole_table(sqlite_db: Database) -> None:
         for item in wanted:
             page_runs(conn, item._replace(groups=[1, 2]), before=Key(NOW + 9000, 50_000), limit=3, look=20)
         page_jobs(conn, JobFilter(groups=[1, 2]))
-        reports.get_overview(conn)
     assert len(statements) > 30
     used: set[str] = set()
     with db.read() as conn:
@@ -282,43 +281,6 @@ def test_jobs_that_fit_are_found_wherever_they_are(db: Database) -> None:
                     found += [item.id for item in page.jobs]
                     after = page.next
                 assert found == [item.id for item in every if fits(item)]
-
-
-def test_the_overview_counts(db: Database) -> None:
-    made = some_runs(60)
-    db.transaction(lambda conn: runs.insert_runs(conn, made))
-    with db.read() as conn:
-        found = reports.get_overview(conn)
-    states = [run.state for run in made]
-    assert found.planned_runs == states.count(RunState.PLANNED)
-    assert found.open_runs == states.count(RunState.RUNNING) + states.count(RunState.DISPATCHING)
-    assert (found.groups, found.jobs, found.scheduled_jobs) == (0, 0, 0)
-
-
-def test_the_overview_of_some_groups_counts_what_is_theirs(db: Database) -> None:
-    made = some_runs(60)
-
-    def fill(conn: Any) -> None:
-        runs.insert_runs(conn, made)
-        for number in range(4):
-            executors.insert_group(conn, app_name=f"group-{number}", title="", now_ms=NOW)
-        for number in range(12):
-            enabled = number % 3 > 0
-            extra = {"enabled": enabled, "next_fire_ms": NOW if enabled else None, "last_fire_ms": None}
-            values = {**job_values(group_id=1 + number % 4), **extra, "awaits_root": None, "revision": 1}
-            jobs.insert_job(conn, {**values, "schedule_error": "", "created_ms": NOW, "updated_ms": NOW})
-
-    db.transaction(fill)
-    with db.read() as conn:
-        every = reports.get_overview(conn)
-        parts = [reports.get_overview(conn, [group_id]) for group_id in (1, 2, 3, 4)]
-        pair, nothing = reports.get_overview(conn, {1, 3, 99}), reports.get_overview(conn, [])
-    assert every == reports.Overview(*map(sum, zip(*parts, strict=True)))
-    assert pair == reports.Overview(*map(sum, zip(parts[0], parts[2], strict=True)))
-    assert nothing == (0, 0, 0, 0, 0)
-    assert (every.groups, every.jobs, every.scheduled_jobs) == (4, 12, 8)
-    mine = [run.state for run in made if run.group_id == 1]
-    assert parts[0].planned_runs == mine.count(RunState.PLANNED) > 0
 
 
 def test_jobs_are_found_by_how_their_names_begin(db: Database) -> None:

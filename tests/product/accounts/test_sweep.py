@@ -13,7 +13,7 @@ from tests.product.accounts.audit.conftest import HeldPartitions
 from tests.support.rows import NOW
 from xwheel.model.access import ALL
 from xwheel.storage.database.engine import Database
-from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import DAY_MS
 
 HOUR_MS = 3_600_000
 BATCH = 10

@@ -15,7 +15,7 @@ from tests.support.million import SENT, WAITING
 from tests.support.plan_cases import MANY, PAST, Case
 from tests.support.rows import NOW
 from xwheel.storage.database.engine import Database
-from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import DAY_MS
 
 __all__ = ["long_answers"]
 

@@ -20,6 +20,8 @@ from xwheel_console.live import sources
 from xwheel_console.live.feed import EventKind, LiveCounts, LiveEvent, LiveScope, Receivers
 from xwheel_console.live.reader import ASKED_MS, FORGET_MS, MOST_ANSWERS, LiveReader
 from xwheel_console.live.sources import COMMIT_MS
+from xwheel_reports import storage as reports
+from xwheel_reports.storage import HOUR_MS, Counts, JobHour
 
 from tests.product.accounts.trails import trail_of
 from tests.support.rows import NOW, make_executor, make_run
@@ -30,9 +32,8 @@ from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.model.access import ALL, Grant, Grants, Role
 from xwheel.model.deeds import AuditOutcome, Deed
 from xwheel.plugin.news import BringsNews
-from xwheel.storage import leases, reports, runs, settings
+from xwheel.storage import leases, runs, settings
 from xwheel.storage.database.engine import Database
-from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 from xwheel.storage.schema.tables import run as run_table
 
 

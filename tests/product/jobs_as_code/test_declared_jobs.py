@@ -23,11 +23,12 @@ from tests.product.jobs_as_code.conftest import manager_of
 from tests.support.databases import twin_of
 from tests.support.node import HandNode
 from tests.support.rows import NOW, job_values, make_executor
+from tests.support.versions import kept_versions
 from xwheel.errors import ConflictError, FieldError, OwnedByCodeError, RevisionError
 from xwheel.model import Job, Origin, RunState
 from xwheel.model.access import ALL, Actor, ActorKind, acting
 from xwheel.scheduler.jobs.jobs import BulkAction
-from xwheel.storage import job_versions, jobs
+from xwheel.storage import jobs
 
 ONE, TWO, OTHER = Declared("1.0", "a" * 64), Declared("2.0", "b" * 64), Declared("1.0", "c" * 64)
 GROUP = 1
@@ -446,8 +447,8 @@ def test_each_sync_leaves_one_version_of_each_job_that_it_changed(node: HandNode
     def actions(name: str) -> list[tuple[int, str, str]]:
         job_id = by_name(node)[name].id
         with node.db.read() as conn:
-            found = job_versions.list_versions(conn, job_id, before=0, limit=9)
-        return [(item.revision, item.action, item.actor) for item in reversed(found)]
+            found = kept_versions(conn, job_id)
+        return [(item.revision, item.action, item.actor) for item in found]
 
     app = Actor(kind=ActorKind.GROUP, name="orders", grants=ALL)
     with acting(app):

@@ -15,7 +15,7 @@ from xwheel.model import RunState
 from xwheel.plugin import LogKey
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
-from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import DAY_MS
 
 OLD = NOW - 10 * DAY_MS
 SETTINGS = {

@@ -17,7 +17,7 @@ from xwheel.errors import DuplicateError, LogStoreError
 from xwheel.model import Run
 from xwheel.plugin import LogKey
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import DAY_MS
 from xwheel.wire.messages import LogPart, LogReceipt
 
 SHARED = None

@@ -16,7 +16,7 @@ from tests.product.run_logs.stores import MemoryStore, fails, stores_of
 from xwheel.clock import ManualClock
 from xwheel.errors import ConfigError, LogStoreError
 from xwheel.plugin import LogChunk, LogEnd, LogKey
-from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import DAY_MS
 
 KEY = LogKey(1, 1000)
 FAILED = "log store memory failed: OSError: no space left on device"

@@ -125,7 +125,9 @@ def test_our_distributions_name_each_of_their_commands_in_the_index(monkeypatch:
         "commands",
         "devtools",
         "job_package",
+        "job_versions",
         "jobs_as_code",
+        "reports",
     }
     for name in set(sys.modules) - set(before):
         if name.startswith("xwheel_"):

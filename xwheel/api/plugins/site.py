@@ -278,6 +278,11 @@ class SiteJobs:
             job = self._parts.jobs.edit(job_id, fields, revision=revision, source=source, unique=unique)
         return self._view(job)
 
+    def restore(self, job_id: int, revision: int, *, seen: int | None = None) -> dict[str, Any]:
+        """Change a job to be as it was at a revision."""
+        with naming_schedule_fields():
+            return self._view(self._parts.jobs.restore(job_id, revision, revision=seen))
+
     def start(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
         """Let a job fire."""
         self._need(Permission.RUN, job_id)

@@ -104,7 +104,6 @@ Instant = Annotated[
 ]
 Ids = Annotated[tuple[Id, ...], Meta(min_length=1, max_length=MAX_BULK)]
 RunStates = Annotated[tuple[RunState, ...], Meta(max_length=len(RunState))]
-ReportSize = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 Revision = Annotated[int, Meta(ge=1, le=MAX_ID)]
 After = Annotated[int, Meta(ge=0, le=MAX_ID)]
 PageSize = Annotated[int, Meta(ge=1, le=MAX_PAGE)]

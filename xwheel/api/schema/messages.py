@@ -114,12 +114,6 @@ class JobRevision(Input, frozen=True, kw_only=True):
     revision: fields.Revision | None = None
 
 
-class DiffQuery(Input, frozen=True, kw_only=True):
-    """With which revision a version is compared; without one, with the version before it."""
-
-    against: fields.Revision | None = None
-
-
 class GlueSave(Input, frozen=True, kw_only=True):
     """A new version of a job's source; null for the token's name as author, only at ``revision`` unless null."""
 
@@ -267,24 +261,6 @@ class RunQuery(RunSearch, frozen=True, kw_only=True):
 
     after: fields.RunCursor | None = None
     limit: fields.PageSize = 50
-
-
-class ReportBy(StrEnum):
-    """How wide the stretches of a report are."""
-
-    HOUR = "hour"
-    DAY = "day"
-
-
-class ReportQuery(Input, frozen=True, kw_only=True):
-    """Which hours or days of UTC, from ``from_ms`` on and before ``to_ms``; the last day or month unless told."""
-
-    from_ms: fields.Time | None = None
-    to_ms: fields.Time | None = None
-    group_id: fields.Id | None = None
-    job_id: fields.Id | None = None
-    by: ReportBy = ReportBy.HOUR
-    limit: fields.ReportSize = 1000
 
 
 class RecentQuery(Input, frozen=True, kw_only=True):

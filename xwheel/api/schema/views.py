@@ -13,7 +13,6 @@ from xwheel.model import ExecutorGroup, GlueVersion, Job, RegisteredExecutor, Ru
 from xwheel.model.jobs import ScheduleState
 from xwheel.model.reasons import SENTENCES
 from xwheel.plugin.job_owners import DeclaredView
-from xwheel.storage.reports import Counts
 
 
 class AddressView(Struct, frozen=True, kw_only=True):
@@ -226,44 +225,6 @@ class BulkView(Struct, frozen=True, kw_only=True):
 
     items: list[BulkItem]
     failed: int
-
-
-@fields_of(Counts)
-class CountsView(Struct, frozen=True, kw_only=True):
-    """What became of some runs; ``skipped`` counts due times, the durations run from accepted to finished."""
-
-
-class BucketView(Struct, frozen=True, kw_only=True):
-    """The runs that were due in an hour or a day."""
-
-    from_ms: int
-    counts: CountsView
-
-
-class ReportView(Struct, frozen=True, kw_only=True):
-    """The stretches that have any runs, earliest first, and all of them together."""
-
-    from_ms: int
-    to_ms: int
-    items: list[BucketView]
-    totals: CountsView
-
-
-class OverviewView(Struct, frozen=True, kw_only=True):
-    """How much there is; 10000 means at least this many. ``last_day`` comes from the hourly report.
-
-    ``declaration_conflicts`` counts groups in which live executors of one release declare different jobs.
-    """
-
-    groups: int
-    executors: int
-    jobs: int
-    scheduled_jobs: int
-    planned_runs: int
-    open_runs: int
-    declaration_conflicts: int
-    paused_since_ms: int | None
-    last_day: CountsView
 
 
 UpcomingPage = page_of("UpcomingPage", UpcomingItem, "next fires, of which there is no more than one")

@@ -70,17 +70,6 @@ class JobOwners:
                 logger.error("jobs are shown without what it says of them: %s", error)
         return shown
 
-    def conflicts(self, groups: Collection[int] | None) -> int:
-        """Return how many groups, of some or of all, have executors that contradict each other about their jobs."""
-        count = 0
-        for name, item in self._owners.items():
-            try:
-                found = self._questions.ask(None, self._question(name, partial(_conflicts, item, groups)))
-                count += found if type(found) is int else 0
-            except PluginError as error:
-                logger.error("%s", error)
-        return count
-
     def _said(self, conn: Connection, name: str, job_ids: Collection[int]) -> Mapping[int, DeclaredView]:
         """Return what a plugin said of its rows as they stand in this transaction; it was asked before."""
         rows = read_rows_of(conn, self._owners[name].owner_table, job_ids)
@@ -108,10 +97,6 @@ def _owned(
     item: OwnsJobs, name: str, job_ids: Collection[int], conn: Connection
 ) -> Mapping[int, DeclaredView]:
     return check_owned(name, item.owned(conn, job_ids), job_ids)
-
-
-def _conflicts(item: OwnsJobs, groups: Collection[int] | None, conn: Connection) -> int:
-    return item.conflicts(conn, groups)
 
 
 def _words(item: OwnsJobs, job_id: int, said: DeclaredView, field: str) -> str:

@@ -1,1 +1,1 @@
-"""What grows and what is counted: ``retention`` deletes, ``hourly_report`` counts."""
+"""What grows: ``retention`` deletes, one short piece of a ``sweep`` at a time."""

@@ -1,4 +1,4 @@
-"""Delete what is old: runs, arrivals of chains, reports, versions of jobs, and deleted jobs.
+"""Delete what is old: runs, arrivals of chains, versions of jobs, and deleted jobs.
 
 The holder of partition 0 does it, one short transaction at a time. Nothing here needs the lease to be safe: two nodes
 that sweep at the same time find less to do.
@@ -7,7 +7,7 @@ that sweep at the same time find less to do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -15,13 +15,11 @@ from xwheel.clock import Clock
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.upkeep.sweep import Sweeps
 from xwheel.storage import job_versions, retention
-from xwheel.storage.database.engine import LONG_MS, Connection, Database
-from xwheel.storage.reports import DAY_MS
-from xwheel.storage.retention import LEAST_DAYS, OldRun
+from xwheel.storage.database.engine import LONG_MS, Database
+from xwheel.storage.retention import DAY_MS, LEAST_DAYS, OldRun
 
 logger = logging.getLogger(__name__)
 
-LEAST_REPORT_DAYS: Final = LEAST_DAYS + 1
 JOBS_PER_LOOK: Final = 1000
 START: Final = (0, 0)
 
@@ -37,7 +35,6 @@ class RetentionLoop:
         lease: Our partitions.
         clock: Measures the work.
         run_days: Retention of finished runs in days, 0 to keep them; never less than three.
-        report_days: Retention of the hourly report in days, 0 to keep it; never less than four.
         job_versions: Versions of each job that are kept.
         interval_ms: From the end of one sweep to the next.
         batch: Rows in one transaction.
@@ -50,7 +47,6 @@ class RetentionLoop:
         clock: Clock,
         *,
         run_days: int,
-        report_days: int,
         job_versions: int,
         interval_ms: int,
         batch: int,
@@ -63,7 +59,6 @@ class RetentionLoop:
             lambda: lease.may_act() and 0 in lease.epochs, clock, self._sweep_all, interval_ms=interval_ms
         )
         self._run_days = run_days
-        self._report_days = report_days
         self._job_versions = job_versions
         self._version_place = 0
         self._batch = batch
@@ -82,17 +77,14 @@ class RetentionLoop:
         yield from self._sweep_own(now_ms)
         if self._run_days:
             old_ms = _cutoff_ms(now_ms, self._run_days)
-            yield from self._sweep_rows(retention.delete_arrivals, old_ms)
-        if self._report_days:
-            days = max(LEAST_REPORT_DAYS, self._report_days)
-            yield from self._sweep_rows(retention.delete_reports, _cutoff_ms(now_ms, days))
+            yield from self._sweep_arrivals(old_ms)
         yield from self._sweep_versions()
         yield from self._sweep_tombstones()
         after = (self.deleted_runs, self.deleted_rows, self.swept_jobs)
         if before != after:
             gone = [new - old for new, old in zip(after, before, strict=True)]
             logger.info(
-                "deleted %d old runs, %d report, arrival and version rows, %d jobs deleted before",
+                "deleted %d old runs, %d arrival and version rows, %d jobs deleted before",
                 *gone,
             )
 
@@ -149,10 +141,10 @@ class RetentionLoop:
         if waiting:
             yield waiting
 
-    def _sweep_rows(self, delete: Callable[[Connection, int, int], int], before_ms: int) -> Iterator[None]:
-        """Delete rows of which nothing stays, until fewer than a batch were there."""
+    def _sweep_arrivals(self, before_ms: int) -> Iterator[None]:
+        """Delete arrivals of chains until fewer than a batch were there."""
         while True:
-            gone = self._db.transaction(lambda conn: delete(conn, before_ms, self._batch))
+            gone = self._db.transaction(lambda conn: retention.delete_arrivals(conn, before_ms, self._batch))
             self.deleted_rows += gone
             yield
             if gone < self._batch:

@@ -319,30 +319,6 @@ partition_lease = Table(
     Column("epoch", BigInteger, nullable=False),
 )
 
-hourly_report = Table(
-    "hourly_report",
-    metadata,
-    Column("hour_ms", BigInteger, primary_key=True, autoincrement=False),
-    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("group_id", BigInteger, nullable=False),
-    Column("open_runs", Integer, nullable=False),
-    Column("succeeded", Integer, nullable=False),
-    Column("failed", Integer, nullable=False),
-    Column("timed_out", Integer, nullable=False),
-    Column("killed", Integer, nullable=False),
-    Column("lost", Integer, nullable=False),
-    Column("refused", Integer, nullable=False),
-    Column("cancelled", Integer, nullable=False),
-    # due times, not rows: one skip row covers many
-    Column("skipped", Integer, nullable=False),
-    # from accepted to finished, over runs that ended
-    Column("duration_sum_ms", BigInteger, nullable=False),
-    Column("duration_max_ms", BigInteger, nullable=False),
-    # from due to accepted
-    Column("lateness_max_ms", BigInteger, nullable=False),
-    Index("ix_hourly_report_job", "job_id", "hour_ms"),
-)
-
 # which steps of plugins' own tables this database has
 plugin_migration = Table(
     "plugin_migration",

@@ -15,7 +15,7 @@ from xwheel.errors import DuplicateError, StorageError
 from xwheel.plugin import PluginPartitions
 from xwheel.runtime.signing import SigningKey, SigningKeys
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import DAY_MS
 
 from xwheel_accounts.audit.anchors import Anchors
 from xwheel_accounts.audit.chain import are_linked, cut, first_head, is_signed, seal

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Select, bindparam, func, select
 from xwheel.model import PARTITIONS, RunState
 from xwheel.storage.database.rows import IN_LIMIT, in_parts
-from xwheel.storage.schema.tables import IS_SENT, hourly_report, run
+from xwheel.storage.schema.tables import IS_SENT, run
+from xwheel_reports.tables import hourly_report
 
 
 class LiveRun(NamedTuple):

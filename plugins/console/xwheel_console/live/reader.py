@@ -16,7 +16,7 @@ from xwheel.plugin import PluginDatabase
 from xwheel.plugin.news import BringsNews
 from xwheel.storage import leases, settings
 from xwheel.storage.leases import LeaseRow, NodeRow
-from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import DAY_MS
 
 from xwheel_console.live import queries
 from xwheel_console.live.compare import RunsNow, executor_events, node_events, run_events

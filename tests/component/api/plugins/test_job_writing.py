@@ -9,6 +9,7 @@ import pytest
 from tests.component.api.conftest import Api, make_api
 from tests.support.recorder import noted, recorders
 from tests.support.rows import NOW, job_values
+from tests.support.versions import kept_versions
 from xwheel.api.plugins.site import RouteSite
 from xwheel.errors import FieldError, NameTakenError
 from xwheel.model import Job
@@ -56,8 +57,9 @@ def test_jobs_are_created_changed_started_and_stopped_in_one_transaction(api: Ap
     one, two = writer.transaction(work)
     assert (one.param, one.enabled, two.enabled, two.next_fire_ms) == ("x", True, True, NOW + 10_000)
     assert writer.next_fire(two, NOW) == NOW + 10_000
-    versions = api.call("GET", f"jobs/{one.id}/versions").json["items"]
-    assert [(item["revision"], item["action"]) for item in versions] == [(one.revision, "sync")]
+    with api.db.read() as conn:
+        versions = kept_versions(conn, one.id)
+    assert [(item.revision, item.action) for item in versions] == [(one.revision, "sync")]
     assert {row["action"] for row in noted(api.db)} >= {"job.sync"}
 
 

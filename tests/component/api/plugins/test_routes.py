@@ -15,7 +15,7 @@ from tests.component.api.conftest import EXECUTOR_TOKEN, TOKEN, Api, DeclaredAns
 from tests.support.parts import with_parts
 from tests.support.recorder import noted, recorders
 from xwheel.api.app import build_management_app, executor_app, plugin_routes
-from xwheel.errors import ConflictError, PluginError
+from xwheel.errors import ConflictError, PluginError, RevisionError
 from xwheel.model.access import Actor, ActorKind, Grant, Grants, Role
 from xwheel.plugin import Permission, PluginSite, Route, RouteCall, RouteRefusedError, RouteReply, RouteScope
 from xwheel.plugin.registries import Registry
@@ -323,6 +323,11 @@ def test_jobs_are_changed_as_the_caller(api: Api) -> None:
             made = site.jobs.create({**JOB, "group_id": mine})
             changed = site.jobs.change(made["id"], {"param": "x"}, revision=made["revision"])
             found = site.jobs.find(mine, "toy")
+            restored = site.jobs.restore(made["id"], made["revision"], seen=changed["revision"])
+            try:
+                site.jobs.restore(made["id"], made["revision"], seen=changed["revision"])
+            except RevisionError as error:
+                refused = str(error)
             started = site.jobs.start(made["id"])
             run = site.jobs.run(made["id"], param="now")
             runs = [item["id"] for item in site.jobs.open_runs(made["id"])]
@@ -332,6 +337,8 @@ def test_jobs_are_changed_as_the_caller(api: Api) -> None:
             return RouteReply(
                 value={
                     "found": found == changed,
+                    "restored": (restored["param"], restored["revision"]) == (made["param"], 3),
+                    "refused": "revision" in refused,
                     "enabled": started["enabled"],
                     "runs": runs == [run["id"]],
                     "group": site.jobs.group_id("mine"),
@@ -344,6 +351,8 @@ def test_jobs_are_changed_as_the_caller(api: Api) -> None:
     clients = Clients(api, make)
     assert clients.call("POST").json == {
         "found": True,
+        "restored": True,
+        "refused": True,
         "enabled": True,
         "runs": True,
         "left": None,

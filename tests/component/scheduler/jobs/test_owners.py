@@ -182,13 +182,6 @@ def test_what_cannot_be_asked_is_not_changed_and_shown_without_it(
     assert "toys" in caplog.text
 
 
-def test_conflicts_are_counted_and_one_that_fails_has_none(node: HandNode, toys: Toys) -> None:
-    assert owners_of(node).conflicts(None) == 2
-    assert owners_of(node).conflicts({1, 2, 3}) == 3
-    toys.answer = SystemExit("no")
-    assert owners_of(node).conflicts(None) == 0
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -13,6 +13,7 @@ from tests.support import node as support
 from tests.support.node import HandNode
 from tests.support.recorder import noted, recorders
 from tests.support.rows import NOW, job_values
+from tests.support.versions import kept_versions
 from xwheel.clock import ManualClock
 from xwheel.errors import (
     FieldError,
@@ -78,8 +79,7 @@ def node_fields() -> set[str]:
 def versions(node: HandNode, job_id: int) -> list[JobVersion]:
     """Return all versions of a job, oldest first, with their definitions."""
     with node.db.read() as conn:
-        listed = job_versions.list_versions(conn, job_id, before=0, limit=1000)
-        return [job_versions.get_version(conn, job_id, item.revision) for item in reversed(listed)]
+        return kept_versions(conn, job_id)
 
 
 def told(node: HandNode, job_id: int) -> list[tuple[int, str, str, str]]:

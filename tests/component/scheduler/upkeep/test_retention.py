@@ -11,19 +11,19 @@ from sqlalchemy import insert as insert_into
 from sqlalchemy import select
 
 from tests.support.rows import NOW, job_values, make_run
-from tests.support.upkeep import DAY_MS, GivenLease, all_runs, insert
+from tests.support.upkeep import DAY_MS, HOUR_MS, GivenLease, all_runs, insert
+from tests.support.versions import kept_versions
 from xwheel.clock import ManualClock
 from xwheel.model import FINAL_STATES, OPEN_STATES, Run, RunState
 from xwheel.model.versions import JobVersion
 from xwheel.scheduler.upkeep.retention import RetentionLoop
-from xwheel.storage import job_versions, jobs, reports, retention
+from xwheel.storage import job_versions, jobs, retention
 from xwheel.storage.database.engine import Database
-from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 from xwheel.storage.schema import tables
 
 
 def make_loop(db: Database, clock: ManualClock, **changes: Any) -> RetentionLoop:
-    settings = {"run_days": 30, "report_days": 400, "job_versions": 100, "interval_ms": HOUR_MS, "batch": 10}
+    settings = {"run_days": 30, "job_versions": 100, "interval_ms": HOUR_MS, "batch": 10}
     settings |= changes
     return RetentionLoop(db, GivenLease(), clock, **settings)
 
@@ -265,9 +265,7 @@ def test_an_outcome_that_corrects_a_lost_run_meanwhile_wins(db: Database) -> Non
     assert _ids(db) == [1, 2]
 
 
-def test_arrivals_go_with_the_runs_and_reports_by_their_own_age(
-    db: Database, loop: RetentionLoop, clock: ManualClock
-) -> None:
+def test_arrivals_go_with_the_runs(db: Database, loop: RetentionLoop, clock: ManualClock) -> None:
     arrivals = [
         {
             "child_id": 1,
@@ -279,17 +277,10 @@ def test_arrivals_go_with_the_runs_and_reports_by_their_own_age(
         for number, age in enumerate([29] * 5 + [31] * 25)
     ]
     db.transaction(lambda conn: conn.execute(insert_into(tables.child_arrival), arrivals))
-    for days in (399, 401):
-        rows = [JobHour(job_id, 1, Counts(failed=1)) for job_id in range(1, 26)]
-        for hour_ms in (NOW - days * DAY_MS, NOW - days * DAY_MS - HOUR_MS):
-            db.transaction(lambda conn, at=hour_ms, rows=rows: reports.replace_hour(conn, at, (), rows))
     _sweep(loop, clock)
     with db.read() as conn:
         assert sorted(conn.execute(select(tables.child_arrival.c.chain_id)).scalars()) == list(range(5))
-        hours = conn.execute(select(tables.hourly_report.c.hour_ms)).scalars().all()
-    assert len(hours) == 50
-    assert min(hours) == NOW - 399 * DAY_MS - HOUR_MS
-    assert loop.deleted_rows == 25 + 50
+    assert loop.deleted_rows == 25
 
 
 def test_a_deleted_job_goes_with_its_links_once_its_last_run_is_gone(
@@ -393,9 +384,7 @@ def test_only_the_holder_of_partition_0_deletes(
     db: Database, clock: ManualClock, spoil: Callable[[GivenLease], object]
 ) -> None:
     lease = GivenLease(0, 1)
-    loop = RetentionLoop(
-        db, lease, clock, run_days=30, report_days=400, job_versions=100, interval_ms=HOUR_MS, batch=10
-    )
+    loop = RetentionLoop(db, lease, clock, run_days=30, job_versions=100, interval_ms=HOUR_MS, batch=10)
     insert(db, [_old(number, 40) for number in range(1, 31)])
     loop.step(clock.now_ms())
     spoil(lease)
@@ -415,7 +404,7 @@ def _versions(job_id: int, revisions: range) -> list[JobVersion]:
 
 def _kept(db: Database, job_id: int) -> list[int]:
     with db.read() as conn:
-        return [item.revision for item in job_versions.list_versions(conn, job_id, before=0, limit=1000)]
+        return [item.revision for item in reversed(kept_versions(conn, job_id))]
 
 
 def test_the_newest_versions_of_each_job_stay(db: Database, clock: ManualClock) -> None:

@@ -13,7 +13,7 @@ from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.model import RunState
 from xwheel.scheduler.records import Fate
-from xwheel.storage import reports, retention
+from xwheel.storage import retention
 from xwheel.storage.database.engine import Database
 
 DAY_MS = 86_400_000
@@ -62,12 +62,10 @@ def test_the_pipeline_scans_no_table(sqlite_db: Database) -> None:
     heir.scheduler.management.jobs.delete(delay.id)
     heir.clock.advance(40 * DAY_MS)
     heir.scheduler.core.lease.step(heir.clock.now_ms())
-    for loop in (heir.scheduler.management.report, heir.scheduler.management.retention):
-        for _ in range(30):
-            heir.clock.advance(loop.step(heir.clock.now_ms()))
-            heir.scheduler.core.lease.step(heir.clock.now_ms())
+    for _ in range(30):
+        heir.clock.advance(heir.scheduler.management.retention.step(heir.clock.now_ms()))
+        heir.scheduler.core.lease.step(heir.clock.now_ms())
     assert heir.scheduler.management.retention.deleted_runs > 0
-    assert heir.scheduler.management.report.counted_hours > 0
 
     assert len(statements) > 25
     with db.read() as conn:
@@ -100,12 +98,6 @@ def test_each_question_of_the_upkeep_has_its_index(sqlite_db: Database) -> None:
 
     old = retention.OldRun(NOW, 1, 1, 1)
     assert "ix_run_due (due_ms>? AND due_ms<?)" in used(
-        lambda conn: reports.count_part(conn, NOW, NOW + 9, 0, 9, 9)
-    )
-    assert "COVERING INDEX ix_run_due (due_ms>? AND due_ms<?)" in used(
-        lambda conn: reports.find_part_end(conn, NOW, NOW + 9, 9)
-    )
-    assert "ix_run_due (due_ms>? AND due_ms<?)" in used(
         lambda conn: retention.find_old_runs(conn, NOW, (5, 5), 9)
     )
     assert "ix_run_job (job_id=? AND due_ms>? AND due_ms<?)" in used(
@@ -118,8 +110,3 @@ def test_each_question_of_the_upkeep_has_its_index(sqlite_db: Database) -> None:
     assert "ix_job_deleted" in used(lambda conn: retention.list_tombstones(conn, (5, 5), 9))
     assert "ix_run_job (job_id=?)" in used(lambda conn: retention.find_empty_tombstones(conn, [1]))
     assert "ix_child_arrival_created" in used(lambda conn: retention.delete_arrivals(conn, NOW, 9))
-    assert "(hour_ms<?)" in used(lambda conn: retention.delete_reports(conn, NOW, 9))
-    assert "(hour_ms>? AND hour_ms<?)" in used(lambda conn: reports.get_totals(conn, 0, NOW))
-    assert "ix_hourly_report_job (job_id=? AND hour_ms>? AND hour_ms<?)" in used(
-        lambda conn: reports.list_report(conn, 0, NOW, job_id=1, by="day")
-    )

@@ -16,7 +16,7 @@ from tests.support.databases import twin_of
 from xwheel.config.sections import AuditSection
 from xwheel.model.deeds import Deed
 from xwheel.storage.database.engine import Connection
-from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import DAY_MS
 
 
 def test_only_the_holder_of_partition_0_seals(world: World) -> None:

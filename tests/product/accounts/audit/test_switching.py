@@ -24,7 +24,7 @@ from tests.support.databases import twin_of
 from xwheel.config.sections import AuditSection
 from xwheel.runtime.sealing import KeyRing, make_key
 from xwheel.runtime.signing import SigningKey
-from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import DAY_MS
 
 WorldWith = Callable[[KeyRing], World]
 

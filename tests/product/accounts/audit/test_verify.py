@@ -23,7 +23,7 @@ from xwheel_accounts.tables import audit, audit_head
 from tests.product.accounts.audit.conftest import NOW, World
 from xwheel.runtime.sealing import KeyRing, make_key
 from xwheel.storage import settings
-from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import DAY_MS
 
 COPIED = ", ".join(name for name in AuditRow.__struct_fields__ if name not in {"id", "position", "link"})
 

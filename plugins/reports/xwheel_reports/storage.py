@@ -14,13 +14,14 @@ from typing import Any, Final, Literal, NamedTuple
 
 from sqlalchemy import Connection, Select, case, delete, func, insert, literal_column, select
 from sqlalchemy.sql.elements import ColumnElement
-
 from xwheel.model import OPEN_STATES, PARTITIONS, RunState
 from xwheel.storage.database.rows import groups_among
-from xwheel.storage.schema.tables import IS_SENT, executor_group, hourly_report, job, run
+from xwheel.storage.retention import DAY_MS
+from xwheel.storage.schema.tables import IS_SENT, executor_group, job, run
+
+from xwheel_reports.tables import hourly_report
 
 HOUR_MS: Final = 3_600_000
-DAY_MS: Final = 24 * HOUR_MS
 MOST_BUCKETS: Final = 1000
 MOST: Final = 10_000
 """The overview counts no further: this many means at least this many."""
@@ -170,6 +171,18 @@ def find_open_hours(conn: Connection, before_ms: int, limit: int) -> list[int]:
         .limit(limit)
     )
     return list(conn.execute(query).scalars())
+
+
+def delete_reports(conn: Connection, before_ms: int, limit: int) -> int:
+    """Delete report rows of hours before an instant; return how many."""
+    hour, job_id = hourly_report.c.hour_ms, hourly_report.c.job_id
+    query = select(hour, job_id).where(hour < before_ms).order_by(hour, job_id).limit(limit)
+    last: dict[int, int] = {row.hour_ms: row.job_id for row in conn.execute(query)}
+    # in key order, so that all earlier rows of the hour are in this batch or gone
+    return sum(
+        conn.execute(delete(hourly_report).where(hour == hour_ms, job_id <= last_id)).rowcount
+        for hour_ms, last_id in last.items()
+    )
 
 
 def list_report(

@@ -6,13 +6,16 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from xwheel.cli.lazy import command_group
 from xwheel.cli.output import plain, print_json
-
 from xwheel_commands.arguments import JobArgument, LimitOption
 from xwheel_commands.connection import ChangeApi, NodeApi, connected
 from xwheel_commands.table import ALWAYS, Column, moment, print_table
 
+app = command_group()
 
+
+@app.command()
 @connected
 def versions(
     node: NodeApi,
@@ -49,6 +52,7 @@ def versions(
     )
 
 
+@app.command()
 @connected
 def diff(
     node: NodeApi,
@@ -89,6 +93,7 @@ def diff(
         typer.echo("nothing differs")
 
 
+@app.command()
 @connected
 def rollback(
     node: ChangeApi,

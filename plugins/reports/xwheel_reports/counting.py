@@ -12,15 +12,16 @@ from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.model import MAX_ID
+from xwheel.plugin import PluginPartitions
 from xwheel.runtime.loops import Rest
-from xwheel.scheduler.cluster.contract import Lease
-from xwheel.storage import reports
+from xwheel.scheduler.upkeep.sweep import LONGEST_NAP_MS
 from xwheel.storage.database.engine import LONG_MS, Database
 from xwheel.storage.database.rows import chunks
-from xwheel.storage.reports import DAY_MS, HOUR_MS, JobHour
-from xwheel.storage.retention import LEAST_DAYS
+from xwheel.storage.retention import DAY_MS, LEAST_DAYS
 
-LONGEST_NAP_MS: Final = 5000
+from xwheel_reports import storage
+from xwheel_reports.storage import HOUR_MS, JobHour
+
 REPORT_REST: Final = 20
 JOBS_PER_PAGE: Final = 50_000
 ROWS_PER_WRITE: Final = 500
@@ -42,16 +43,16 @@ class ReportLoop:
 
     Args:
         db: The database.
-        lease: Our partitions.
+        partitions: Those that this process holds.
         clock: Measures the work.
         interval_ms: How often the current hour is counted, if that takes no longer than a twentieth of it.
     """
 
-    def __init__(self, db: Database, lease: Lease, clock: Clock, *, interval_ms: int) -> None:
+    def __init__(self, db: Database, partitions: PluginPartitions, clock: Clock, *, interval_ms: int) -> None:
         self.counted_hours = 0
         self.written_rows = 0
         self._db = db
-        self._lease = lease
+        self._partitions = partitions
         self._rest = Rest(clock, REPORT_REST)
         self._pause_ms = interval_ms // STEPS_PER_PASS
         self._older: deque[int] | None = None
@@ -60,7 +61,7 @@ class ReportLoop:
 
     def step(self, now_ms: int) -> int:
         """Count one hour; return how long to wait in milliseconds."""
-        if not (self._lease.may_act() and 0 in self._lease.epochs):
+        if 0 not in self._partitions.held():
             self._older = None  # the next holder looks back again
             return LONGEST_NAP_MS
         with self._db.limited(statement_ms=LONG_MS):
@@ -74,7 +75,7 @@ class ReportLoop:
         while True:
             counted, last_job = self._count(hour_ms, after_job)
             with self._db.read() as conn:
-                known = reports.list_hour(conn, hour_ms, after_job, last_job)
+                known = storage.list_hour(conn, hour_ms, after_job, last_job)
             gone, rows = compare(counted, known, is_whole=is_whole)
             for part in chunks(rows, ROWS_PER_WRITE):
                 self._write(hour_ms, (), part)
@@ -94,11 +95,11 @@ class ReportLoop:
         from_ms, end_ms = hour_ms, hour_ms + HOUR_MS
         while from_ms < end_ms:
             with self._db.read(much=True) as conn:
-                to_ms = reports.find_part_end(conn, from_ms, end_ms, RUNS_PER_READ)
-                part = reports.count_part(conn, from_ms, to_ms, after_job, last_job, JOBS_PER_PAGE)
+                to_ms = storage.find_part_end(conn, from_ms, end_ms, RUNS_PER_READ)
+                part = storage.count_part(conn, from_ms, to_ms, after_job, last_job, JOBS_PER_PAGE)
             for row in part:
                 known = found.get(row.job_id)
-                found[row.job_id] = row if known is None else reports.add(known, row)
+                found[row.job_id] = row if known is None else storage.add(known, row)
             if len(part) == JOBS_PER_PAGE:
                 last_job = part[-1].job_id
             last_job = min([last_job, *sorted(found)[JOBS_PER_PAGE - 1 : JOBS_PER_PAGE]])
@@ -107,7 +108,7 @@ class ReportLoop:
         return [found[job_id] for job_id in sorted(found)], last_job
 
     def _write(self, hour_ms: int, gone: Sequence[int], rows: Sequence[JobHour]) -> None:
-        self._db.transaction(lambda conn: reports.replace_hour(conn, hour_ms, gone, rows))
+        self._db.transaction(lambda conn: storage.replace_hour(conn, hour_ms, gone, rows))
 
     def _count_next(self, now_ms: int) -> None:
         hour_ms = now_ms - now_ms % HOUR_MS
@@ -135,8 +136,8 @@ class ReportLoop:
         is_takeover = self._look_back_at_ms == 0
         self._look_back_at_ms = now_ms + DAY_MS
         with self._db.read() as conn:
-            late = reports.find_open_hours(conn, oldest_ms, MOST_LATE_HOURS)
-            last_ms = reports.find_last_hour(conn) if is_takeover else None
+            late = storage.find_open_hours(conn, oldest_ms, MOST_LATE_HOURS)
+            last_ms = storage.find_last_hour(conn) if is_takeover else None
         if last_ms is not None and last_ms < oldest_ms:
             missed = range(oldest_ms - HOUR_MS, last_ms - 1, -HOUR_MS)
             late = sorted({*late, *missed[:MOST_LATE_HOURS]}, reverse=True)

@@ -7,17 +7,19 @@ from collections.abc import Callable
 
 import pytest
 from sqlalchemy import event
+from xwheel_reports import counting
+from xwheel_reports import storage as reports
+from xwheel_reports.counting import ReportLoop, compare
+from xwheel_reports.storage import HOUR_MS, Counts, JobHour
 
+from tests.product.reports.recount import job_hours, recount, stored
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
-from tests.support.upkeep import DAY_MS, GivenLease, all_runs, insert, job_hours, recount, stored
+from tests.support.upkeep import DAY_MS, GivenLease, all_runs, insert
 from xwheel.clock import ManualClock
 from xwheel.model import FINAL_STATES, OUTCOME_STATES, Origin, Run, RunState
-from xwheel.scheduler.upkeep import hourly_report
-from xwheel.scheduler.upkeep.hourly_report import ReportLoop, compare
-from xwheel.storage import reports, runs
+from xwheel.storage import runs
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 
 # in the middle of an hour, three days after the first one
 START = NOW + 3 * DAY_MS + HOUR_MS // 2
@@ -113,8 +115,8 @@ def test_an_hour_is_counted_a_bounded_number_of_runs_at_a_time(
     db: Database, loop: ReportLoop, monkeypatch: pytest.MonkeyPatch, jobs_per_page: int, runs_per_read: int
 ) -> None:
     """What one question counts is sorted in memory, 50 MB for an hour with half a million runs."""
-    monkeypatch.setattr(hourly_report, "JOBS_PER_PAGE", jobs_per_page)
-    monkeypatch.setattr(hourly_report, "RUNS_PER_READ", runs_per_read)
+    monkeypatch.setattr(counting, "JOBS_PER_PAGE", jobs_per_page)
+    monkeypatch.setattr(counting, "RUNS_PER_READ", runs_per_read)
     chance = random.Random(5)
     hour_ms = START - START % HOUR_MS
     at_once = 12
@@ -262,7 +264,7 @@ def test_a_crash_between_two_writes_is_made_good_by_the_next_pass(
 ) -> None:
     hour_ms = START - START % HOUR_MS
     insert(db, [make_run(number, job_id=number, due_ms=hour_ms) for number in range(1, 10)])
-    monkeypatch.setattr("xwheel.scheduler.upkeep.hourly_report.ROWS_PER_WRITE", 2)
+    monkeypatch.setattr("xwheel_reports.counting.ROWS_PER_WRITE", 2)
     real, calls = reports.replace_hour, []
 
     def crash(*args: object) -> None:
@@ -284,7 +286,7 @@ def test_pages_of_jobs_are_compared_with_their_own_rows(
     db: Database, loop: ReportLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hour_ms = START - START % HOUR_MS
-    monkeypatch.setattr("xwheel.scheduler.upkeep.hourly_report.JOBS_PER_PAGE", 2)
+    monkeypatch.setattr("xwheel_reports.counting.JOBS_PER_PAGE", 2)
     strays = [JobHour(job_id, 1, Counts(failed=1)) for job_id in (1, 4, 8, 99)]
     db.transaction(lambda conn: reports.replace_hour(conn, hour_ms, (), strays))
     insert(db, [make_run(number, job_id=number, due_ms=hour_ms) for number in (2, 3, 5, 6, 7)])
@@ -322,9 +324,11 @@ def test_what_a_node_did_stands_in_its_report(node: HandNode) -> None:
     node.run_for(60_000, step_ms=2000)
     hours = range(NOW, node.clock.now_ms() + 1, HOUR_MS)
 
+    loop = ReportLoop(node.db, GivenLease(), node.clock, interval_ms=60_000)
+
     def refresh() -> Counts:
         for hour_ms in hours:
-            node.scheduler.management.report.refresh(hour_ms, node.clock.now_ms())
+            loop.refresh(hour_ms, node.clock.now_ms())
         with node.db.read() as conn:
             return reports.get_totals(conn, NOW, hours[-1] + 1)
 

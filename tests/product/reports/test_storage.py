@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 
+from xwheel_reports import storage as reports
+from xwheel_reports.storage import HOUR_MS, Counts, JobHour
+
 from tests.support.rows import NOW, make_run
 from tests.support.upkeep import DAY_MS, insert
 from xwheel.model import MAX_ID, RunState
-from xwheel.storage import reports
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 
 
 def _fill(db: Database, rows: dict[int, list[JobHour]]) -> None:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from xwheel_reports import storage as reports
+from xwheel_reports.storage import HOUR_MS, Counts, JobHour
+
 from tests.component.api.conftest import Api
+from tests.component.api.http.test_bad_input import check
+from tests.product.api import product_api
 from tests.support.rows import NOW, make_executor
-from xwheel.storage import reports
-from xwheel.storage.reports import DAY_MS, HOUR_MS, Counts, JobHour
+from xwheel.storage.database.engine import Database
+from xwheel.storage.retention import DAY_MS
+
+
+@pytest.fixture
+def api(db: Database) -> Api:
+    return product_api(db, {})
 
 
 def fill(api: Api) -> None:
@@ -72,3 +83,11 @@ def test_the_overview_tells_how_much_there_is(api: Api) -> None:
         "paused_since_ms": None,
     }
     assert (last_day["succeeded"], last_day["lost"]) == (4, 0)
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [("by=week", "by"), ("from_ms=2&to_ms=2", "to_ms"), ("from_ms=1&to_ms=34560000002", "from_ms")],
+)
+def test_a_bad_query_is_refused(api: Api, query: str, field: str) -> None:
+    check(api, "GET", "reports", None, 422, field, query_string=query)

@@ -1,11 +1,18 @@
-"""What clients of the management API get of versions of jobs."""
+"""What calls about versions of jobs take and give."""
 
 from __future__ import annotations
 
 from msgspec import Struct
-
+from xwheel.api.schema import fields
 from xwheel.api.schema.derived import fields_of, page_of
+from xwheel.api.schema.messages import Input
 from xwheel.model.versions import JobVersion
+
+
+class DiffQuery(Input, frozen=True, kw_only=True):
+    """With which revision a version is compared; without one, with the version before it."""
+
+    against: fields.Revision | None = None
 
 
 @fields_of(JobVersion, without=("definition",))

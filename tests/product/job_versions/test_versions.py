@@ -8,9 +8,16 @@ from urllib.parse import quote
 import pytest
 
 from tests.component.api.conftest import Api
+from tests.product.api import product_api
 from xwheel.storage import job_versions
+from xwheel.storage.database.engine import Database
 
 RATE = {"schedule_type": "FIX_RATE", "schedule_conf": "60s"}
+
+
+@pytest.fixture
+def api(db: Database) -> Api:
+    return product_api(db, {})
 
 
 def edit(api: Api, job: dict[str, Any], why: str = "", **fields: Any) -> dict[str, Any]:
