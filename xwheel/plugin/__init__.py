@@ -77,16 +77,7 @@ from xwheel.plugin.helpers import (
     checked_receivers,
     has_node_libraries,
 )
-from xwheel.plugin.hookspecs import hookimpl
-from xwheel.plugin.identities import (
-    Identity,
-    IdentityProvider,
-    KnownAccount,
-    SignInStart,
-    SignsInByPassword,
-    SignsInByRedirect,
-    SignsOut,
-)
+from xwheel.plugin.hookspecs import Hook, hookimpl
 from xwheel.plugin.job_owners import DeclaredView, OwnsJobs
 from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.news import BringsNews, NewsItem
@@ -169,15 +160,13 @@ __all__ = [
     "GroupCalls",
     "GroupReply",
     "HandlerLookup",
+    "Hook",
     "HostSetup",
     "HostedRun",
     "IdentifiesCallers",
-    "Identity",
-    "IdentityProvider",
     "JobWriter",
     "KeepsMails",
     "KeepsThings",
-    "KnownAccount",
     "KnowsOwners",
     "LogAnswer",
     "LogChunk",
@@ -249,10 +238,6 @@ __all__ = [
     "ScheduleType",
     "SecretMask",
     "SeesDispatches",
-    "SignInStart",
-    "SignsInByPassword",
-    "SignsInByRedirect",
-    "SignsOut",
     "StorageError",
     "Tables",
     "TakesLogs",

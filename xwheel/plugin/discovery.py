@@ -13,7 +13,7 @@ import importlib.metadata
 import inspect
 import logging
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, entry_points
 from itertools import islice
@@ -25,7 +25,7 @@ import pluggy
 
 from xwheel.config import Config
 from xwheel.errors import ConfigError, DuplicateNameError, PluginError, XwheelError
-from xwheel.plugin import folder, hookspecs
+from xwheel.plugin import folder
 from xwheel.plugin.contracts import (
     AlarmChannel,
     Commands,
@@ -38,7 +38,7 @@ from xwheel.plugin.contracts import (
 from xwheel.plugin.folder import PluginFile, list_files, one_file, warning_above
 from xwheel.plugin.gates import Gate
 from xwheel.plugin.group_calls import GroupCalls
-from xwheel.plugin.identities import IdentityProvider
+from xwheel.plugin.hookspecs import HOOKS, PROJECT, Hook, all_hooks, check_object, hook_specs
 from xwheel.plugin.observers import Observer
 from xwheel.plugin.options import PluginOptions, noting_options, read_options, shown_options
 from xwheel.plugin.pages import Pages
@@ -47,37 +47,11 @@ from xwheel.plugin.registries import Registry
 from xwheel.plugin.resources import Resources
 from xwheel.plugin.routes import Routes
 from xwheel.plugin.tables import Tables
-from xwheel.plugin.validation import check_object, guarded, words_of
+from xwheel.plugin.validation import guarded, words_of
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
-    "xwheel_register_schedule_types": ("schedule type", ScheduleType),
-    "xwheel_register_routers": ("router", Router),
-    "xwheel_register_glue_types": ("glue type", GlueType),
-    "xwheel_register_alarms": ("alarm channel", AlarmChannel),
-    "xwheel_register_run_listeners": ("run listener", RunListener),
-    "xwheel_register_log_stores": ("log store", LogStore),
-    "xwheel_register_identity_providers": ("identity provider", IdentityProvider),
-    "xwheel_register_pages": ("set of pages", Pages),
-    "xwheel_register_tables": ("set of tables", Tables),
-    "xwheel_register_routes": ("set of routes", Routes),
-    "xwheel_register_resources": ("set of resources", Resources),
-    "xwheel_register_group_calls": ("set of group calls", GroupCalls),
-    "xwheel_register_observers": ("observer", Observer),
-    "xwheel_register_gates": ("gate", Gate),
-    "xwheel_register_recorders": ("recorder", Recorder),
-    "xwheel_register_commands": ("set of commands", Commands),
-}
-"""Hook to the kind of object that it registers, and the contract of that kind."""
-
-OF_TABLES: Final = (Tables, Observer, Recorder)
-"""What has the plugin's own name, with which the names of its tables begin."""
-
-ONE_ALONE: Final = "xwheel_register_recorders"
-"""The hook for which only one plugin may register something."""
 
 ENTRY_POINT_GROUP: Final = "xwheel"
 HOOK_PREFIX: Final = "xwheel_"
@@ -142,6 +116,7 @@ class Plugins:
     """Everything that can be chosen by name, and the plugins that brought it.
 
     Attributes:
+        others: By hook, what was registered for hooks that distributions bring.
         installed: All plugins, those included that are disabled or broken.
         missing: Names of plugins that ``plugins.tolerate`` lets a process start without, to why each is missing.
     """
@@ -152,9 +127,6 @@ class Plugins:
     alarm_channels: Registry[AlarmChannel] = field(default_factory=lambda: Registry("alarm channel", {}, {}))
     run_listeners: Registry[RunListener] = field(default_factory=lambda: Registry("run listener", {}, {}))
     log_stores: Registry[LogStore] = field(default_factory=lambda: Registry("log store", {}, {}))
-    identity_providers: Registry[IdentityProvider] = field(
-        default_factory=lambda: Registry("identity provider", {}, {})
-    )
     pages: Registry[Pages] = field(default_factory=lambda: Registry("set of pages", {}, {}))
     tables: Registry[Tables] = field(default_factory=lambda: Registry("set of tables", {}, {}))
     routes: Registry[Routes] = field(default_factory=lambda: Registry("set of routes", {}, {}))
@@ -164,12 +136,13 @@ class Plugins:
     gates: Registry[Gate] = field(default_factory=lambda: Registry("gate", {}, {}))
     recorders: Registry[Recorder] = field(default_factory=lambda: Registry("recorder", {}, {}))
     commands: Registry[Commands] = field(default_factory=lambda: Registry("set of commands", {}, {}))
+    others: Mapping[str, Registry[Any]] = field(default_factory=dict)
     installed: Sequence[PluginInfo] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def registered(self, hook: str) -> Registry[Any]:
         """Return what was registered for a hook; raises ``KeyError`` if there is none of this name."""
-        found: Registry[Any] = getattr(self, _FIELDS[hook])
+        found: Registry[Any] = getattr(self, _FIELDS[hook]) if hook in _FIELDS else self.others[hook]
         return found
 
     def offering(self, contract: type[T]) -> list[T]:
@@ -188,7 +161,7 @@ class Plugins:
 
 _FIELDS: Final = {
     hook: "alarm_channels" if hook == "xwheel_register_alarms" else hook.removeprefix("xwheel_register_")
-    for hook in CONTRACTS
+    for hook in HOOKS
 }
 """Hook to the attribute with what was registered for it."""
 
@@ -257,14 +230,14 @@ def load_access(config: Config) -> Plugins:
 
 
 def survey_plugins(
-    config: Config, given: Mapping[str, object] | None = None, hooks: Iterable[str] = tuple(CONTRACTS)
+    config: Config, given: Mapping[str, object] | None = None, hooks: Collection[str] | None = None
 ) -> PluginSurvey:
     """Load what can be loaded, and say of the rest what is wrong with it; never raises because of a plugin.
 
     Args:
         config: The settings.
         given: Further plugins by name; for tests.
-        hooks: Which hooks are asked.
+        hooks: Which hooks are asked; None for all.
     """
     sources, errors = _find(config, given or {})
     loader = _Loader(config, hooks)
@@ -277,7 +250,8 @@ def survey_plugins(
     missing |= {name: "it is not installed" for name in tolerated if name not in names}
     errors += [info.error for info in infos if info.error and info.origin.name not in missing]
     plugins = Plugins(
-        **{_FIELDS[hook]: found for hook, found in loader.registries.items()},
+        **{_FIELDS[hook]: found for hook, found in loader.registries.items() if hook in _FIELDS},
+        others={hook: found for hook, found in loader.registries.items() if hook not in _FIELDS},
         installed=sorted(infos, key=lambda info: info.origin.name),
         missing=missing,
     )
@@ -353,18 +327,19 @@ class _Loader:
 
     Args:
         config: The settings.
-        hooks: Which hooks are asked.
+        hooks: Which hooks are asked; None for all.
 
     Attributes:
         registries: Hook to what was registered.
     """
 
-    def __init__(self, config: Config, hooks: Iterable[str]) -> None:
+    def __init__(self, config: Config, hooks: Collection[str] | None) -> None:
         self._config = config
-        self._hooks = tuple(hooks)
+        self._hooks = {name: hook for name, hook in all_hooks().items() if hooks is None or name in hooks}
+        self._hears_all = hooks is None
         self._modules: dict[int, PluginOrigin] = {}
         self.registries: dict[str, Registry[Any]] = {
-            hook: Registry(kind, {}, {}) for hook, (kind, _) in CONTRACTS.items()
+            name: Registry(hook.kind, {}, {}) for name, hook in all_hooks().items()
         }
 
     def load(self, source: _Source, all_sources: Sequence[_Source]) -> PluginInfo:
@@ -392,7 +367,9 @@ class _Loader:
         return PluginInfo(
             origin=origin,
             enabled=True,
-            registers={CONTRACTS[hook][0]: sorted(objects) for hook, objects in brought.items() if objects},
+            registers={
+                self._hooks[hook].kind: sorted(objects) for hook, objects in brought.items() if objects
+            },
             options=shown_options(noted, options),
         )
 
@@ -424,21 +401,19 @@ class _Loader:
         manager = _manager_of(plugin, origin)
         brought: dict[str, dict[str, object]] = {}
         read: dict[str, PluginOptions] = {}
-        for hook in self._hooks:
-            kind, contract = CONTRACTS[hook]
-            caller: pluggy.HookCaller = getattr(manager.hook, hook)
+        for name, hook in self._hooks.items():
+            caller: pluggy.HookCaller = getattr(manager.hook, name)
             for implementation in caller.get_hookimpls():
-                given, noted = self._call(hook, implementation, origin)
+                given, noted = self._call(name, implementation, origin)
                 read |= noted
-                objects = brought.setdefault(hook, {})
+                objects = brought.setdefault(name, {})
                 for item in given:
-                    name = _take(hook, kind, contract, item, origin)
-                    if name in objects:
-                        raise DuplicateNameError(f"{kind} {name!r} is registered twice by {origin}")
-                    objects[name] = item
-        is_heard = len(self._hooks) == len(CONTRACTS)
+                    taken = _take(name, hook, item, origin)
+                    if taken in objects:
+                        raise DuplicateNameError(f"{hook.kind} {taken!r} is registered twice by {origin}")
+                    objects[taken] = item
         options = self._config.plugin(origin.name)
-        if options and origin.is_core and is_heard and origin.name not in read:
+        if options and origin.is_core and self._hears_all and origin.name not in read:
             raise ConfigError(f"plugins.options.{origin.name}.{min(options)}: {origin.name} has no options")
         return brought, read.get(origin.name)
 
@@ -493,7 +468,7 @@ class _Loader:
         for hook, names in brought.items():
             registry = self.registries[hook]
             taken = next(iter(registry), None)
-            if hook == ONE_ALONE and taken is not None and list(names):
+            if self._hooks[hook].is_alone and taken is not None and list(names):
                 raise PluginError(
                     f"{origin} brings a {registry.kind}, and {registry.owners[taken]} is one already: name one of both "
                     "in plugins.disabled"
@@ -505,26 +480,25 @@ class _Loader:
                     )
 
 
-def _take(hook: str, kind: str, contract: type[Any], item: Any, origin: PluginOrigin) -> str:
+def _take(name: str, hook: Hook, item: Any, origin: PluginOrigin) -> str:
     """Return the name of an object that a plugin registers, once it is known to be of its kind."""
+    what = f"an object of {type(item).__qualname__}"
     try:
-        guarded(
-            f"an object of {type(item).__qualname__}",
-            lambda: check_object(kind, contract, item),
-            allowed=PluginError,
-        )
-        observes = contract in (Resources, Routes) and isinstance(item, Observer)
-        if (contract in OF_TABLES or observes) and item.name != origin.name:
-            raise PluginError(f"the {kind} of plugin {origin.name} must have its name, not {item.name[:40]}")
+        guarded(what, lambda: check_object(hook.contract, item), allowed=PluginError)
+        observes = hook.contract in (Resources, Routes) and isinstance(item, Observer)
+        if (hook.is_plugins_own or observes) and item.name != origin.name:
+            raise PluginError(
+                f"the {hook.kind} of plugin {origin.name} must have its name, not {item.name[:40]}"
+            )
         return str.__str__(item.name)
     except PluginError as error:
-        raise PluginError(f"{origin}, {hook}: {error}{_place_of(item)}") from None
+        raise PluginError(f"{origin}, {name}: {error}{_place_of(item)}") from None
 
 
 def _manager_of(plugin: object, origin: PluginOrigin) -> pluggy.PluginManager:
     """Return a manager that has one plugin, whose hooks are known and of the right form."""
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(hook_specs())
     try:
         manager.register(plugin, name=origin.name)
     except Exception as error:
@@ -534,7 +508,7 @@ def _manager_of(plugin: object, origin: PluginOrigin) -> pluggy.PluginManager:
     try:
         manager.check_pending()
     except pluggy.PluginValidationError as error:
-        known = ", ".join(sorted(CONTRACTS))
+        known = ", ".join(sorted(all_hooks()))
         raise PluginError(f"{origin}: {_line(error)}; known hooks: {known}") from error
     _check_hooks(manager, origin, plugin)
     return manager

@@ -91,6 +91,12 @@ class GroupCalls(Protocol):
         ...
 
 
+def check_group_calls(item: GroupCalls) -> None:
+    """Refuse a title that no message can show."""
+    if not item.title.strip() or not item.title.isprintable():
+        raise PluginError(f"group calls {item.name}: title must be some words")
+
+
 def read_group_calls(item: GroupCalls, site: PluginSite) -> Mapping[str, Callable[[GroupCall], GroupReply]]:
     """Return the calls of a plugin, once they are known to be such; there may be none.
 

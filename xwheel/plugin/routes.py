@@ -526,14 +526,12 @@ class WokenUp(Protocol):
     wakeup: threading.Event
 
 
-def check_routes_name(name: str) -> None:
-    """Refuse a name that cannot be part of a path.
-
-    Raises:
-        PluginError: It says what is allowed.
-    """
-    if not _NAME.fullmatch(name):
-        raise PluginError(f"routes {name[:40]}: a name of routes has small letters, digits and dashes only")
+def check_routes_name(item: Routes) -> None:
+    """Refuse a name that cannot be part of a path."""
+    if not _NAME.fullmatch(item.name):
+        raise PluginError(
+            f"routes {item.name[:40]}: a name of routes has small letters, digits and dashes only"
+        )
 
 
 def read_routes(item: Routes, site: PluginSite) -> Sequence[Route]:

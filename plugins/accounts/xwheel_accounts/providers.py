@@ -9,7 +9,11 @@ from typing import Final, TypeVar
 from xwheel.clock import Clock
 from xwheel.config.sections import AccountsSection
 from xwheel.errors import ConfigError, IdentityError, PluginError
-from xwheel.plugin.identities import (
+from xwheel.plugin.registries import Registry
+from xwheel.plugin.validation import TEXT_LENGTH, words_of
+from xwheel.runtime.foreign import CountedCalls, PluginThreads
+
+from xwheel_accounts.identities import (
     Identity,
     IdentityProvider,
     KnownAccount,
@@ -21,9 +25,6 @@ from xwheel.plugin.identities import (
     checked_page,
     checked_start,
 )
-from xwheel.plugin.registries import Registry
-from xwheel.plugin.validation import TEXT_LENGTH, words_of
-from xwheel.runtime.foreign import CountedCalls, PluginThreads
 
 logger = logging.getLogger(__name__)
 
