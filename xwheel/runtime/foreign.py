@@ -27,6 +27,14 @@ REMIND_MS: Final = 600_000
 """A plugin that fails again and again is named in the log this often."""
 
 
+def ends_in_time(work: Callable[[], object], seconds: float, thread: str) -> bool:
+    """Do work that raises nothing on a thread of this name; return False if it is left behind after these seconds."""
+    worker = threading.Thread(target=work, name=thread, daemon=True)
+    worker.start()
+    worker.join(seconds)
+    return not worker.is_alive()
+
+
 class HangingError(PluginError):
     """A plugin did not come back in time, or is not called since too many of its calls hang.
 

@@ -9,11 +9,12 @@ import falcon
 
 from xwheel.api.http.auth import Caller
 from xwheel.api.http.resource import ApiParts
+from xwheel.api.plugins.routes import read_all
 from xwheel.api.plugins.site import RouteSite
-from xwheel.errors import ConfigError, PluginError, WireError, XwheelError
+from xwheel.errors import PluginError, WireError, XwheelError
 from xwheel.model.access import current_actor
 from xwheel.plugin.group_calls import GroupCall, GroupReply, read_group_calls
-from xwheel.plugin.validation import error_words, guarded
+from xwheel.plugin.validation import error_words
 from xwheel.wire import contract
 from xwheel.wire.messages import Response
 
@@ -49,21 +50,13 @@ class PluginCalls:
 
     def __init__(self, parts: ApiParts, taken: Collection[str]) -> None:
         self._known: dict[str, _Known] = {}
-        registry = parts.plugins.group_calls
-        for key, item in sorted(registry.items()):
-            owner = registry.owners[key]
-            try:
-                found = guarded(
-                    f"group calls {key}",
-                    lambda: read_group_calls(item, RouteSite(parts)),  # noqa: B023 - called at once
-                    allowed=(PluginError, ConfigError),
-                )
-            except PluginError as error:
-                raise PluginError(f"{owner}: {error}") from error
+        for owner, item, found in read_all(
+            "group calls", parts.plugins.group_calls, lambda item: read_group_calls(item, RouteSite(parts))
+        ):
             for name, answer in found.items():
                 if name in taken or name in self._known:
                     other = self._known[name].owner if name in self._known else "xwheel itself"
-                    raise PluginError(f"{owner}: group calls {key}: {other} answers {name} already")
+                    raise PluginError(f"{owner}: group calls {item.name}: {other} answers {name} already")
                 self._known[name] = _Known(owner, item.title, answer)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Final
 from xwheel.config import Config, build_config
 from xwheel.plugin.discovery import survey_plugins
 from xwheel.plugin.hookspecs import all_hooks
+from xwheel.runtime.foreign import ends_in_time
 
 from xwheel_devtools.testing.log_suite import check_log_store
 from xwheel_devtools.testing.page_suite import check_pages
@@ -149,7 +149,5 @@ def _run(suite: Callable[[], None], limit_s: float) -> str:
         else:
             said.append("")
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(limit_s)
+    ends_in_time(run, limit_s, "xwheel-suite")
     return said[0] if said else f"did not come back within {limit_s:g} s"

@@ -251,6 +251,6 @@ def test_a_plugin_with_tables_that_is_not_installed_is_named_with_the_way_out(
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert record.getMessage() == (
-        "plugin toys has tables in the database and is not installed here, so this node does nothing of what it is for: "
-        "install it, or name it in plugins.tolerate if it is meant to be missing"
+        "plugin toys has tables in the database and is not installed here, so this node does nothing of what it is "
+        "for: install it, or name it in plugins.tolerate if it is meant to be missing"
     )
