@@ -15,7 +15,8 @@ import logging
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, entry_points
+from functools import partial
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, entry_points
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +36,7 @@ from xwheel.plugin.contracts import (
     RunListener,
     ScheduleType,
 )
-from xwheel.plugin.folder import PluginFile, list_files, one_file, warning_above
+from xwheel.plugin.folder import list_files, one_file, warning_above
 from xwheel.plugin.gates import Gate
 from xwheel.plugin.group_calls import GroupCalls
 from xwheel.plugin.hookspecs import HOOKS, PROJECT, Hook, all_hooks, check_object, hook_specs
@@ -47,14 +48,13 @@ from xwheel.plugin.registries import Registry
 from xwheel.plugin.resources import Resources
 from xwheel.plugin.routes import Routes
 from xwheel.plugin.tables import Tables
-from xwheel.plugin.validation import guarded, words_of
+from xwheel.plugin.validation import guarded, require, words_of
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 ENTRY_POINT_GROUP: Final = "xwheel"
-HOOK_PREFIX: Final = "xwheel_"
 CORE: Final = "xwheel"
 FOLDER: Final = "plugins.folder"
 GIVEN: Final = "given by a test"
@@ -76,7 +76,7 @@ class PluginOrigin:
     name: str
     target: str
     distribution: str
-    version: str
+    version: str = ""
     is_installed: bool = True
 
     @property
@@ -87,9 +87,8 @@ class PluginOrigin:
     def __str__(self) -> str:
         if not self.is_installed:
             return f"plugin {self.name} ({self.target})"
-        return f"{self.distribution} {self.version} (entry point {self.name} = {self.target})".replace(
-            "  ", " "
-        )
+        version = f" {self.version}" if self.version else ""
+        return f"{self.distribution}{version} (entry point {self.name} = {self.target})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,18 +123,18 @@ class Plugins:
     schedule_types: Registry[ScheduleType]
     routers: Registry[Router]
     glue_types: Registry[GlueType]
-    alarm_channels: Registry[AlarmChannel] = field(default_factory=lambda: Registry("alarm channel", {}, {}))
-    run_listeners: Registry[RunListener] = field(default_factory=lambda: Registry("run listener", {}, {}))
-    log_stores: Registry[LogStore] = field(default_factory=lambda: Registry("log store", {}, {}))
-    pages: Registry[Pages] = field(default_factory=lambda: Registry("set of pages", {}, {}))
-    tables: Registry[Tables] = field(default_factory=lambda: Registry("set of tables", {}, {}))
-    routes: Registry[Routes] = field(default_factory=lambda: Registry("set of routes", {}, {}))
-    resources: Registry[Resources] = field(default_factory=lambda: Registry("set of resources", {}, {}))
-    group_calls: Registry[GroupCalls] = field(default_factory=lambda: Registry("set of group calls", {}, {}))
-    observers: Registry[Observer] = field(default_factory=lambda: Registry("observer", {}, {}))
-    gates: Registry[Gate] = field(default_factory=lambda: Registry("gate", {}, {}))
-    recorders: Registry[Recorder] = field(default_factory=lambda: Registry("recorder", {}, {}))
-    commands: Registry[Commands] = field(default_factory=lambda: Registry("set of commands", {}, {}))
+    alarm_channels: Registry[AlarmChannel] = field(default_factory=lambda: Registry("alarm channel"))
+    run_listeners: Registry[RunListener] = field(default_factory=lambda: Registry("run listener"))
+    log_stores: Registry[LogStore] = field(default_factory=lambda: Registry("log store"))
+    pages: Registry[Pages] = field(default_factory=lambda: Registry("set of pages"))
+    tables: Registry[Tables] = field(default_factory=lambda: Registry("set of tables"))
+    routes: Registry[Routes] = field(default_factory=lambda: Registry("set of routes"))
+    resources: Registry[Resources] = field(default_factory=lambda: Registry("set of resources"))
+    group_calls: Registry[GroupCalls] = field(default_factory=lambda: Registry("set of group calls"))
+    observers: Registry[Observer] = field(default_factory=lambda: Registry("observer"))
+    gates: Registry[Gate] = field(default_factory=lambda: Registry("gate"))
+    recorders: Registry[Recorder] = field(default_factory=lambda: Registry("recorder"))
+    commands: Registry[Commands] = field(default_factory=lambda: Registry("set of commands"))
     others: Mapping[str, Registry[Any]] = field(default_factory=dict)
     installed: Sequence[PluginInfo] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -205,23 +204,13 @@ def load_plugins(config: Config, given: Mapping[str, object] | None = None) -> P
 
 
 def load_glue_types(config: Config) -> Registry[GlueType]:
-    """Load what an executor needs; plugins that only schedulers use need no options there.
-
-    Raises:
-        PluginError: A plugin cannot be loaded, or brings a glue type that is none.
-        ConfigError: An option of one with glue types is not acceptable.
-    """
+    """Load what an executor needs, as :func:`load_plugins`; those that only schedulers use need no options there."""
     hooks = ("xwheel_register_glue_types",)
     return _checked(config, survey_plugins(config, hooks=hooks)).plugins.glue_types
 
 
 def load_access(config: Config) -> Plugins:
-    """Load what counts for a command that changes a database itself: who acts, and what records it.
-
-    Raises:
-        PluginError: A plugin cannot be loaded, and ``plugins.tolerate`` does not name it.
-        ConfigError: An option of one that brings such is not acceptable.
-    """
+    """Load what counts for a command that changes a database itself: who acts, and what records it; raises likewise."""
     hooks = ("xwheel_register_tables", "xwheel_register_gates", "xwheel_register_recorders")
     survey = survey_plugins(config, hooks=hooks)
     for error in survey.errors:
@@ -242,12 +231,13 @@ def survey_plugins(
     sources, errors = _find(config, given or {})
     loader = _Loader(config, hooks)
     infos = [loader.load(source, sources) for source in sources]
-    tolerated = config.plugins.tolerate
-    missing = {
-        info.origin.name: str(info.error) for info in infos if info.error and info.origin.name in tolerated
-    }
     names = {info.origin.name for info in infos}
-    missing |= {name: "it is not installed" for name in tolerated if name not in names}
+    broken = {info.origin.name: info.error for info in infos if info.error}
+    missing = {
+        name: str(broken.get(name, "it is not installed"))
+        for name in config.plugins.tolerate
+        if name in broken or name not in names
+    }
     errors += [info.error for info in infos if info.error and info.origin.name not in missing]
     plugins = Plugins(
         **{_FIELDS[hook]: found for hook, found in loader.registries.items() if hook in _FIELDS},
@@ -255,9 +245,9 @@ def survey_plugins(
         installed=sorted(infos, key=lambda info: info.origin.name),
         missing=missing,
     )
-    warnings = [*_left_over(config, names)]
-    if config.plugins.folder is not None and (words := warning_above(config.plugins.folder)):
-        warnings.append(words)
+    warnings = list(_left_over(config, names))
+    if config.plugins.folder is not None:
+        warnings += filter(None, [warning_above(config.plugins.folder)])
     return PluginSurvey(plugins=plugins, errors=errors, warnings=warnings)
 
 
@@ -285,17 +275,24 @@ def _find(config: Config, given: Mapping[str, object]) -> tuple[list[_Source], l
     """Return every plugin, ours first and then by name, and what is wrong with the settings about them."""
     found: dict[tuple[str, str, str], _Source] = {}
     for entry in entry_points(group=ENTRY_POINT_GROUP):
-        origin = _origin_of(entry)
+        dist = entry.dist
+        brought_by, version = (dist.name, dist.version) if dist else ("unknown distribution", "")
+        origin = PluginOrigin(name=entry.name, target=entry.value, distribution=brought_by, version=version)
         # an editable install may list the same distribution twice
-        found.setdefault((origin.name, str(origin), origin.target), _Source(origin, entry.load, entry.dist))
+        found.setdefault((origin.name, str(origin), origin.target), _Source(origin, entry.load, dist))
     sources = sorted(found.values(), key=lambda source: (not source.origin.is_core, source.origin.name))
     errors: list[XwheelError] = []
     if config.plugins.folder is not None:
         try:
-            sources += [_Source(_of_file(file), file.load) for file in list_files(config.plugins.folder)]
+            files = list_files(config.plugins.folder)
+            sources += [_Source(_no_dist(file.name, file.path, FOLDER), file.load) for file in files]
         except ConfigError as error:
             errors.append(error)
-    sources += [_given(name, plugin) for name, plugin in given.items()]
+    for name, plugin in given.items():
+        is_file = isinstance(plugin, Path)
+        target = plugin if is_file else getattr(plugin, "__file__", None) or type(plugin).__qualname__
+        load = one_file(plugin).load if isinstance(plugin, Path) else partial(_itself, plugin)
+        sources.append(_Source(_no_dist(name, target, GIVEN), load))
     known = sorted(source.origin.name for source in sources)
     errors += [
         ConfigError(f"plugins.disabled names {name!r}, which is not installed; installed: {', '.join(known)}")
@@ -305,20 +302,22 @@ def _find(config: Config, given: Mapping[str, object]) -> tuple[list[_Source], l
     return sources, errors
 
 
-def _given(name: str, plugin: object) -> _Source:
-    target = str(plugin) if isinstance(plugin, Path) else _file_of(plugin)
-    origin = PluginOrigin(name=name, target=target, distribution=GIVEN, version="", is_installed=False)
-    return _Source(origin, one_file(plugin).load if isinstance(plugin, Path) else lambda: plugin)
+def _no_dist(name: str, target: object, whence: str) -> PluginOrigin:
+    return PluginOrigin(name=name, target=str(target), distribution=whence, is_installed=False)
+
+
+def _itself(plugin: object) -> object:
+    return plugin
 
 
 def _left_over(config: Config, names: Iterable[str]) -> Iterator[str]:
     """Yield which tables of options belong to no plugin."""
     known = sorted(names)
+    ways = ": remove the table, install what it is for, or name its folder in plugins.folder"
     for name in config.plugins.options:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            ways = "remove the table, install what it is for, or name its folder in plugins.folder"
-            hint = f"; did you mean {near[0]}?" if near else f": {ways}"
+            hint = f"; did you mean {near[0]}?" if near else ways
             yield f"[plugins.options.{name}] is left over: no installed plugin is called {name}{hint}"
 
 
@@ -339,7 +338,7 @@ class _Loader:
         self._hears_all = hooks is None
         self._modules: dict[int, PluginOrigin] = {}
         self.registries: dict[str, Registry[Any]] = {
-            name: Registry(hook.kind, {}, {}) for name, hook in all_hooks().items()
+            name: Registry(hook.kind) for name, hook in all_hooks().items()
         }
 
     def load(self, source: _Source, all_sources: Sequence[_Source]) -> PluginInfo:
@@ -358,9 +357,8 @@ class _Loader:
         except (PluginError, ConfigError) as error:
             refused = type(error)(f"{error}; {_way_out(origin)}")
             refused.__cause__ = error.__cause__
-            return PluginInfo(
-                origin=origin, enabled=True, options=shown_options(None, options), error=refused
-            )
+            shown = shown_options(None, options)
+            return PluginInfo(origin=origin, enabled=True, options=shown, error=refused)
         for hook, objects in brought.items():
             trusted = objects if origin.is_installed and origin.distribution in config.plugins.trusted else ()
             self.registries[hook] = self.registries[hook].with_objects(objects, str(origin), trusted)
@@ -383,10 +381,9 @@ class _Loader:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            said = f"{type(error).__name__}: {_line(error)}"
-            if isinstance(error, PluginError):  # of our own, such as that others can write to the file
-                said = _line(error)
-            raise PluginError(f"{origin} cannot be loaded: {said}{_where(error)}") from error
+            # of our own, such as that others can write to the file
+            kind = "" if isinstance(error, PluginError) else f"{type(error).__name__}: "
+            raise PluginError(f"{origin} cannot be loaded: {kind}{_line(error)}{_where(error)}") from error
         twin = self._modules.setdefault(id(plugin), origin)
         if twin is not origin:
             raise PluginError(
@@ -435,20 +432,16 @@ class _Loader:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            reason = " ".join(words_of(error).split())
             missing = error.args[0] if isinstance(error, KeyError) and error.args else None
             hint = ""
             if "options" in wanted and isinstance(missing, str) and missing.isidentifier():
                 hint = f"; is plugins.options.{origin.name}.{missing} missing in the settings?"
+            said = f"{type(error).__name__}: {_line(error)}{_where(error)}"
+            raise PluginError(f"{origin} fails in {hook}: {said}{hint}") from error
+        require(len(given) <= MOST_OBJECTS, f"{origin}, {hook}: returns more than {MOST_OBJECTS} objects")
+        for other in sorted(set(noted) - {origin.name}):
             raise PluginError(
-                f"{origin} fails in {hook}: {type(error).__name__}: {reason}{_where(error)}{hint}"
-            ) from error
-        if len(given) > MOST_OBJECTS:
-            raise PluginError(f"{origin}, {hook}: returns more than {MOST_OBJECTS} objects")
-        if set(noted) - {origin.name}:
-            raise PluginError(
-                f"{origin} reads plugins.options.{min(set(noted) - {origin.name})}: its own table is "
-                f"plugins.options.{origin.name}"
+                f"{origin} reads plugins.options.{other}: its own table is plugins.options.{origin.name}"
             )
         return given, noted
 
@@ -467,13 +460,12 @@ class _Loader:
     def _check_names(self, brought: Mapping[str, Iterable[str]], origin: PluginOrigin) -> None:
         for hook, names in brought.items():
             registry = self.registries[hook]
-            taken = next(iter(registry), None)
-            if self._hooks[hook].is_alone and taken is not None and list(names):
-                raise PluginError(
-                    f"{origin} brings a {registry.kind}, and {registry.owners[taken]} is one already: name one of both "
-                    "in plugins.disabled"
-                )
             for name in names:
+                for taken in registry if self._hooks[hook].is_alone else ():
+                    raise PluginError(
+                        f"{origin} brings a {registry.kind}, and {registry.owners[taken]} is one already: name one of "
+                        "both in plugins.disabled"
+                    )
                 if name in registry:
                     raise DuplicateNameError(
                         f"{registry.kind} {name!r} is registered by {registry.owners[name]} and by {origin}"
@@ -519,18 +511,18 @@ def _check_hooks(manager: pluggy.PluginManager, origin: PluginOrigin, plugin: ob
     callers = manager.get_hookcallers(plugin) or []
     marked = {caller.name for caller in callers}
     for caller in callers:
-        for item in caller.get_hookimpls():
-            if item.plugin is plugin and (item.wrapper or item.hookwrapper):
-                raise PluginError(f"{origin}: {caller.name} wraps a hook, but hooks only register objects")
-    for name, _ in inspect.getmembers(plugin, inspect.isroutine):
-        if name.startswith(f"{HOOK_PREFIX}register_") and name not in marked:
-            raise PluginError(
-                f"{origin}: {name} is not marked with @hookimpl (from xwheel import hookimpl): it is never called"
-            )
-    if not marked:
-        raise PluginError(
-            f"{origin} has no hook: mark functions such as xwheel_register_routers with @hookimpl"
+        wraps = any(
+            item.plugin is plugin and (item.wrapper or item.hookwrapper) for item in caller.get_hookimpls()
         )
+        require(not wraps, f"{origin}: {caller.name} wraps a hook, but hooks only register objects")
+    for name, _ in inspect.getmembers(plugin, inspect.isroutine):
+        require(
+            name in marked or not name.startswith("xwheel_register_"),
+            f"{origin}: {name} is not marked with @hookimpl (from xwheel import hookimpl): it is never called",
+        )
+    require(
+        bool(marked), f"{origin} has no hook: mark functions such as xwheel_register_routers with @hookimpl"
+    )
 
 
 def _unmet(dist: Distribution) -> Iterator[str]:
@@ -556,31 +548,10 @@ def _unmet(dist: Distribution) -> Iterator[str]:
             yield f"{needed}, but {wanted.name} {version} is installed"
 
 
-def _origin_of(entry: EntryPoint) -> PluginOrigin:
-    dist = entry.dist
-    return PluginOrigin(
-        name=entry.name,
-        target=entry.value,
-        distribution=dist.name if dist else "unknown distribution",
-        version=dist.version if dist else "",
-    )
-
-
-def _of_file(file: PluginFile) -> PluginOrigin:
-    return PluginOrigin(
-        name=file.name, target=str(file.path), distribution=FOLDER, version="", is_installed=False
-    )
-
-
-def _file_of(plugin: object) -> str:
-    return str(getattr(plugin, "__file__", None) or type(plugin).__qualname__)
-
-
 def _way_out(origin: PluginOrigin) -> str:
-    name = origin.name
     if origin.is_core:
         return f"'pip install --force-reinstall {CORE}' may help"
-    return f"to start without it, name {name} in plugins.tolerate, or in plugins.disabled for good"
+    return f"to start without it, name {origin.name} in plugins.tolerate, or in plugins.disabled for good"
 
 
 def _where(error: BaseException) -> str:

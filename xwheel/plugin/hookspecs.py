@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from xwheel.plugin.pages import Pages, find_files
 from xwheel.plugin.recorders import Recorder
 from xwheel.plugin.resources import Resources
 from xwheel.plugin.routes import Routes, check_routes_name
-from xwheel.plugin.validation import read_entries
+from xwheel.plugin.validation import read_entries, require
 
 PROJECT: Final = "xwheel"
 BROUGHT: Final = "xwheel.hooks"
@@ -43,7 +43,7 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Hook:
     """A hook by which plugins register objects of one kind.
 
@@ -64,6 +64,7 @@ class Hook:
     kind: str
     contract: type[Any]
     words: str
+    _: KW_ONLY
     more: Sequence[type[Any]] = ()
     check: Callable[[Any], object] | None = None
     max_name: int = MAX_NAME
@@ -72,17 +73,14 @@ class Hook:
 
 
 def _check_commands(item: contracts.Commands) -> None:
-    if not _COMMAND.fullmatch(item.name):
-        raise PluginError(
-            f"commands {item.name[:MAX_NAME]}: a command's name has small letters, digits and dashes only, "
-            "and one / if it is a command of a group"
-        )
-    if not item.help.strip() or not item.help.isprintable():
-        raise PluginError(f"commands {item.name}: help must be one sentence")
-    if not _MODULE.fullmatch(item.module):
-        raise PluginError(
-            f"commands {item.name}: module must be the name of a module, not {item.module[:MAX_NAME]!r}"
-        )
+    what, module = f"commands {item.name[:MAX_NAME]}", item.module
+    require(
+        _COMMAND.fullmatch(item.name) is not None,
+        f"{what}: a command's name has small letters, digits and dashes only, and one / if it is a command of a group",
+    )
+    require(bool(item.help.strip()) and item.help.isprintable(), f"{what}: help must be one sentence")
+    is_module = _MODULE.fullmatch(module) is not None
+    require(is_module, f"{what}: module must be the name of a module, not {module[:MAX_NAME]!r}")
 
 
 def _check_owner(item: Any) -> None:
@@ -93,97 +91,96 @@ def _check_owner(item: Any) -> None:
 
 HOOKS: Final[Mapping[str, Hook]] = {
     "xwheel_register_schedule_types": Hook(
-        kind="schedule type",
-        contract=contracts.ScheduleType,
-        words="Return schedule types; jobs name them in ``schedule_type``.",
+        "schedule type",
+        contracts.ScheduleType,
+        "Return schedule types; jobs name them in ``schedule_type``.",
         max_name=MAX_SCHEDULE_NAME,
     ),
     "xwheel_register_routers": Hook(
-        kind="router",
-        contract=contracts.Router,
-        words="Return routers; jobs name them in ``route_strategy``.",
+        "router",
+        contracts.Router,
+        "Return routers; jobs name them in ``route_strategy``.",
         more=(contracts.TakesOptions,),
     ),
     "xwheel_register_glue_types": Hook(
-        kind="glue type",
-        contract=contracts.GlueType,
-        words="Return glue types; jobs name them in ``glue_type``.",
+        "glue type",
+        contracts.GlueType,
+        "Return glue types; jobs name them in ``glue_type``.",
         more=(contracts.ChecksSource, contracts.ChecksSavedSource),
     ),
     "xwheel_register_alarms": Hook(
-        kind="alarm channel",
-        contract=contracts.AlarmChannel,
-        words="Return alarm channels; alarm rules name them in ``channel``.",
+        "alarm channel",
+        contracts.AlarmChannel,
+        "Return alarm channels; alarm rules name them in ``channel``.",
     ),
     "xwheel_register_run_listeners": Hook(
-        kind="run listener",
-        contract=contracts.RunListener,
-        words="Return run listeners; each gets the changes of runs on a thread of its own.",
+        "run listener",
+        contracts.RunListener,
+        "Return run listeners; each gets the changes of runs on a thread of its own.",
     ),
     "xwheel_register_log_stores": Hook(
-        kind="log store",
-        contract=contracts.LogStore,
-        words="Return log stores; the setting ``run_logs.store`` names the one that is used.",
+        "log store",
+        contracts.LogStore,
+        "Return log stores; the setting ``run_logs.store`` names the one that is used.",
         more=(contracts.ChecksSetup,),
     ),
     "xwheel_register_pages": Hook(
-        kind="set of pages",
-        contract=Pages,
-        words="Return pages: files for browsers, and what they add to the console.",
+        "set of pages",
+        Pages,
+        "Return pages: files for browsers, and what they add to the console.",
         check=find_files,
     ),
     "xwheel_register_tables": Hook(
-        kind="set of tables",
-        contract=tables.Tables,
-        words="Return tables: those of the plugin in the nodes' database, and the migrations that make them.",
+        "set of tables",
+        tables.Tables,
+        "Return tables: those of the plugin in the nodes' database, and the migrations that make them.",
         check=tables.KnownTables,
         is_plugins_own=True,
     ),
     "xwheel_register_routes": Hook(
-        kind="set of routes",
-        contract=Routes,
-        words="Return routes: resources of the management API below ``/api/v1/NAME``.",
+        "set of routes",
+        Routes,
+        "Return routes: resources of the management API below ``/api/v1/NAME``.",
         more=(contracts.KeepsMails,),
         check=check_routes_name,
     ),
     "xwheel_register_resources": Hook(
-        kind="set of resources",
-        contract=Resources,
-        words="Return resources of the management API, written for Falcon and described in the OpenAPI document.",
+        "set of resources",
+        Resources,
+        "Return resources of the management API, written for Falcon and described in the OpenAPI document.",
         more=(contracts.KeepsMails,),
         check=_check_owner,
     ),
     "xwheel_register_group_calls": Hook(
-        kind="set of group calls",
-        contract=GroupCalls,
-        words="Return group calls: calls on the executor API, in XXL-JOB's envelope, for callers with a group's token.",
+        "set of group calls",
+        GroupCalls,
+        "Return group calls: calls on the executor API, in XXL-JOB's envelope, for callers with a group's token.",
         check=check_group_calls,
     ),
     "xwheel_register_observers": Hook(
-        kind="observer",
-        contract=Observer,
-        words="Return observers, which write rows in the transactions that end runs, skip fires and stop jobs.",
+        "observer",
+        Observer,
+        "Return observers, which write rows in the transactions that end runs, skip fires and stop jobs.",
         is_plugins_own=True,
     ),
     "xwheel_register_gates": Hook(
-        kind="gate",
-        contract=gates.Gate,
-        words="Return gates, which say who calls the management API and what they may do.",
+        "gate",
+        gates.Gate,
+        "Return gates, which say who calls the management API and what they may do.",
         more=(gates.KnowsOwners, gates.MakesFirst),
         check=gates.check_gate,
     ),
     "xwheel_register_recorders": Hook(
-        kind="recorder",
-        contract=Recorder,
-        words="Return a recorder, which writes down who changes what; of all plugins at most one does.",
+        "recorder",
+        Recorder,
+        "Return a recorder, which writes down who changes what; of all plugins at most one does.",
         is_plugins_own=True,
         is_alone=True,
     ),
     "xwheel_register_commands": Hook(
-        kind="set of commands",
-        contract=contracts.Commands,
-        words="Return commands: ``xwheel NAME ...``; asked by the command ``xwheel``, too, where it knows no such "
-        "command.",
+        "set of commands",
+        contracts.Commands,
+        "Return commands: ``xwheel NAME ...``; asked by the command ``xwheel``, too, where it knows no such command.",
         check=_check_commands,
     ),
 }

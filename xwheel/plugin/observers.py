@@ -81,18 +81,15 @@ class Observer(Protocol):
 
     def refresh(self, database: PluginDatabase, now_ms: int) -> None:
         """Read what it must know before it is asked: before the first change of a process, then once a second."""
-        ...
 
     def rows(self, changes: Changes) -> Rows:
         """Return the rows that are to be written with these changes; mostly none.
 
         The transaction may be repeated, or fail: nothing is known to have happened before :meth:`committed`.
         """
-        ...
 
     def committed(self, rows: Rows) -> None:
         """Note that these rows, which it returned, are in the database; not called for none."""
-        ...
 
 
 @runtime_checkable

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Final, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -12,6 +13,7 @@ from xwheel.errors import UnknownNameError
 from xwheel.plugin.validation import read_entries
 
 T = TypeVar("T")
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 HINTS: Final = "xwheel.hints"
 """Entry points that name a mapping: kind of object to its names, and each to how its plugin is installed."""
 
@@ -40,8 +42,8 @@ class Registry(Mapping[str, T], Generic[T]):
     def __init__(
         self,
         kind: str,
-        objects: Mapping[str, T],
-        owners: Mapping[str, str],
+        objects: Mapping[str, T] = NOTHING,
+        owners: Mapping[str, str] = NOTHING,
         trusted: Collection[str] = (),
     ) -> None:
         self.kind = kind

@@ -49,6 +49,27 @@ def read_entries(group: str, read: Callable[[Any], T]) -> list[T]:
     return found
 
 
+def require(holds: bool, words: str) -> None:
+    """Raise a :class:`PluginError` with these words unless what they say holds."""
+    if not holds:
+        raise PluginError(words)
+
+
+def is_text(value: object, most: int, least: int = 0) -> bool:
+    """Return whether a value is a plain text of so many characters; a subclass may be anything."""
+    return type(value) is str and least <= len(value) <= most
+
+
+def is_number(value: object, least: int, most: int) -> bool:
+    """Return whether a value is a plain whole number in a range."""
+    return type(value) is int and least <= value <= most
+
+
+def name_of(plugin: object) -> str:
+    """Return what messages call a plugin's object."""
+    return str(getattr(plugin, "name", type(plugin).__name__))
+
+
 def words_of(said: object, kind: str = "") -> str:
     """Return what a plugin raised or said as text that can be logged and kept, whatever its ``__str__`` does."""
     try:
@@ -88,11 +109,13 @@ def guarded(
 
 def reported_health(plugin: ReportsHealth) -> Sequence[PartHealth]:
     """Return what a plugin says of the health of what it calls; nothing if it fails, which the log tells."""
-    name = getattr(plugin, "name", type(plugin).__name__)
+    name = name_of(plugin)
     try:
         found = guarded(f"{name}: health()", lambda: tuple(plugin.health()))
-        if not all(isinstance(item, PartHealth) for item in found):
-            raise PluginError(f"{name}: health() must return objects of PartHealth")
+        require(
+            all(isinstance(item, PartHealth) for item in found),
+            f"{name}: health() must return objects of PartHealth",
+        )
     except PluginError as error:
         logger.warning("%s", error)
         return ()
@@ -105,24 +128,21 @@ def log_text(plugin: ReadsLogs, read: Callable[[], LogText]) -> LogText:
     Raises:
         XwheelError: As the plugin says; ``LogStoreError`` if it raised anything else, or returned no such text.
     """
-    name = getattr(plugin, "name", type(plugin).__name__)
+    what = f"logs of {name_of(plugin)}"
     try:
-        found = guarded(f"logs of {name}", read, allowed=XwheelError)
-    except LogStoreError:
-        raise
+        found = guarded(what, read, allowed=XwheelError)
     except PluginError as error:
-        raise LogStoreError(str(error)) from error
+        raise error if isinstance(error, LogStoreError) else LogStoreError(str(error)) from error
     kinds = (int, int, str, bool, str, str)
     if type(found) is not LogText or tuple(map(type, found)) != kinds:
-        raise LogStoreError(f"logs of {name}: a LogText is due, not an object of {type(found).__qualname__}")
+        raise LogStoreError(f"{what}: a LogText is due, not an object of {type(found).__qualname__}")
     return found
 
 
 def wants_logs(plugin: TakesLogs) -> bool:
     """Return whether a plugin wants logs shipped; not if it fails, which the log tells."""
-    name = getattr(plugin, "name", type(plugin).__name__)
     try:
-        return guarded(f"{name}: wants_logs()", plugin.wants_logs) is True
+        return guarded(f"{name_of(plugin)}: wants_logs()", plugin.wants_logs) is True
     except PluginError as error:
         logger.warning("%s", error)
         return False
@@ -136,12 +156,11 @@ def log_receipts(
     Raises:
         LogStoreError: It raised that or anything else, or returned no receipts of these runs.
     """
-    name = getattr(plugin, "name", type(plugin).__name__)
+    name = name_of(plugin)
+    allowed = (LogStoreError, StorageError)
     try:
         found = guarded(
-            f"logs of {name}",
-            lambda: list(plugin.take_logs(instance, parts, group_id)),
-            allowed=(LogStoreError, StorageError),
+            f"logs of {name}", lambda: list(plugin.take_logs(instance, parts, group_id)), allowed=allowed
         )
     except LogStoreError:
         raise
