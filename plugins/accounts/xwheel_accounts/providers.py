@@ -70,7 +70,7 @@ class CheckedProvider(CountedCalls):
         """
         provider = self._provider
         if not isinstance(provider, SignsInByPassword):
-            raise IdentityError(f"{self._what} takes no passwords")
+            raise IdentityError(f"{self.what} takes no passwords")
         return self._call(
             lambda: provider.sign_in(name, password, known),
             lambda found: checked_identity(self.name, found),
@@ -115,7 +115,7 @@ class CheckedProvider(CountedCalls):
 
     def _redirecting(self) -> SignsInByRedirect:
         if not isinstance(self._provider, SignsInByRedirect):
-            raise IdentityError(f"{self._what} has no page elsewhere")
+            raise IdentityError(f"{self.what} has no page elsewhere")
         return self._provider
 
     def _call(
@@ -135,7 +135,7 @@ class CheckedProvider(CountedCalls):
             for secret in secrets:
                 if len(secret) >= LEAST_HIDDEN:
                     words = words.replace(secret, "***")
-            text = f"{self._what} failed: {type(error).__name__}: {words}"
+            text = f"{self.what} failed: {type(error).__name__}: {words}"
             raise PluginError(text[:TEXT_LENGTH]) from None
 
 
