@@ -106,13 +106,7 @@ class SeesDispatches(Protocol):
 def check_rows(plugin: str, rows: object, tables: Collection[str] = ()) -> Rows:
     """Return what a plugin wants to be written, once it is known to be rows of its own tables; a copy of it.
 
-    Args:
-        plugin: The plugin's name.
-        rows: What it returned.
-        tables: Tables of its own whose names do not begin with its name.
-
-    Raises:
-        PluginError: It says what is wrong.
+    ``tables`` are those of its tables whose names do not begin with its own.
     """
     if not isinstance(rows, Mapping):
         raise PluginError(f"{plugin}: rows must be a mapping of table to rows, not {type(rows).__name__}")

@@ -267,12 +267,7 @@ class PluginJobs(Protocol):
         """
 
     def change(
-        self,
-        job_id: int,
-        values: Mapping[str, object],
-        *,
-        revision: int | None = None,
-        unique: bool = True,
+        self, job_id: int, values: Mapping[str, object], *, revision: int | None = None, unique: bool = True
     ) -> dict[str, Any]:
         """Change a job by the fields of ``PATCH /api/v1/jobs/{job_id}``; only at this revision if one is given.
 

@@ -89,12 +89,7 @@ def error_words(error: BaseException) -> str:
 def guarded(
     what: str, call: Callable[[], T], *, allowed: type[XwheelError] | tuple[type[XwheelError], ...] = ()
 ) -> T:
-    """Return what a call to a plugin returns.
-
-    Args:
-        what: The plugin, for the message, such as ``schedule type CRON``.
-        call: Calls it.
-        allowed: What it may raise by its contract.
+    """Return what a call to a plugin, such as ``schedule type CRON``, returns; it may raise what is ``allowed``.
 
     Raises:
         PluginError: It raised anything else; ``SystemExit``, ``KeyboardInterrupt`` and ``GeneratorExit`` count too.
@@ -187,18 +182,20 @@ def next_due(name: str, kind: ScheduleType, spec: ScheduleSpec, after_ms: int) -
         raise
     except BaseException as error:
         if isinstance(error, ValueError | OverflowError) and after_ms > LAST_MS - NEAR_MS:
-            raise ScheduleError(
-                "schedule_conf", f"leads beyond the year 9999 (schedule type {name})"
-            ) from error
+            raise _too_late(name) from error
         raise PluginError(f"schedule type {name} failed: {error_words(error)}") from error
     if due_ms is None or (type(due_ms) is int and after_ms < due_ms <= LAST_MS):
         return due_ms
     if type(due_ms) is int and due_ms > LAST_MS:
-        raise ScheduleError("schedule_conf", f"leads beyond the year 9999 (schedule type {name})")
+        raise _too_late(name)
     raise PluginError(
         f"schedule type {name} returned {_shown(due_ms)} for the time after {after_ms}: a due time is an int of "
         "milliseconds later than that, or None"
     )
+
+
+def _too_late(name: str) -> ScheduleError:
+    return ScheduleError("schedule_conf", f"leads beyond the year 9999 (schedule type {name})")
 
 
 def chosen_executors(
@@ -207,11 +204,8 @@ def chosen_executors(
     """Return what a router chose, drawn from the executors that it was given.
 
     A sequence of any kind counts, read once and never further than there are executors. A copy that equals one of the
-    executors stands for it, and so does its address.
-
-    Args:
-        chosen: What the router returned; to read it may run the router's code, so this is called where it is.
-        known: The executors that it was given, by address.
+    executors stands for it, and so does its address. To read it may run the router's code, so this is called where
+    that is; ``known`` has the executors by address.
 
     Raises:
         RouteError: It is no sequence, is empty, or holds what is none of the executors, or one of them twice; the
@@ -259,9 +253,7 @@ def seconds(given: object) -> float | None:
 
 def _shown(value: object) -> str:
     """Return a value as a message shows it, without running code of its own."""
-    if type(value) is int and value.bit_length() <= SHOWN_BITS:
-        return repr(value)
-    if type(value) in (float, bool):
+    if type(value) in (float, bool) or (type(value) is int and value.bit_length() <= SHOWN_BITS):
         return repr(value)
     if type(value) in (str, bytes):
         return repr(value[:SHOWN_LENGTH])  # type: ignore[index]

@@ -65,12 +65,7 @@ class PluginCalls:
         return self._known.keys()
 
     def answer(self, name: str, caller: Caller, read: Callable[[], bytes]) -> Response:
-        """Answer a call, as the caller, who is the current actor.
-
-        Args:
-            name: One of :attr:`names`.
-            caller: Whose token was shown.
-            read: Reads the body.
+        """Answer one of the calls, as the caller, who is the current actor; ``read`` reads the body.
 
         Raises:
             XwheelError: Whatever is refused.
