@@ -70,7 +70,6 @@ from xwheel.plugin.gates import (
     KnowsOwners,
     MakesFirst,
     NamesCaller,
-    RecordsDeeds,
     TokenOwner,
 )
 from xwheel.plugin.group_calls import GroupCall, GroupCalls, GroupReply
@@ -90,6 +89,7 @@ from xwheel.plugin.routes import (
     PluginJobs,
     PluginPartitions,
     PluginSite,
+    RecordsDeeds,
     Route,
     RouteCall,
     RouteRefusedError,
@@ -140,6 +140,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         RouteReply,
         RouteRefusedError,
         PluginSite,
+        RecordsDeeds,
         PluginDatabase,
         PluginJobs,
         JobWriter,
@@ -170,7 +171,6 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         TokenOwner,
         MakesFirst,
         FirstCredential,
-        RecordsDeeds,
     ],
     Recorder: [Book, Deed, NotesRefusals, RefusedCall],
     Commands: [CommandSite, ManagementCalls],

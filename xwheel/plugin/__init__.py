@@ -64,7 +64,6 @@ from xwheel.plugin.gates import (
     KnowsOwners,
     MakesFirst,
     NamesCaller,
-    RecordsDeeds,
     TokenOwner,
 )
 from xwheel.plugin.group_calls import GroupCall, GroupCalls, GroupReply
@@ -85,16 +84,7 @@ from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd, SeesDispatc
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.recorders import Book, NotesRefusals, Recorder, RefusedCall
-from xwheel.plugin.resources import (
-    CALLER,
-    PUBLIC,
-    Need,
-    Of,
-    OfObject,
-    Operation,
-    ResourceRoute,
-    Resources,
-)
+from xwheel.plugin.resources import CALLER, PUBLIC, Need, Of, OfObject, Operation, ResourceRoute, Resources
 from xwheel.plugin.routes import (
     CallBody,
     PluginDatabase,
@@ -103,6 +93,7 @@ from xwheel.plugin.routes import (
     PluginJobs,
     PluginPartitions,
     PluginSite,
+    RecordsDeeds,
     Route,
     RouteCall,
     RouteRefusedError,

@@ -8,8 +8,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from xwheel.errors import PluginError
 from xwheel.model.access import NOTHING, Actor, ActorKind, Grant, Grants, Role
-from xwheel.model.deeds import Deed
-from xwheel.plugin.routes import PluginSite
+from xwheel.plugin.routes import PluginSite, RecordsDeeds
 from xwheel.plugin.validation import is_text, require
 
 MOST_WATCHED: Final = 20
@@ -134,26 +133,6 @@ class FirstCredential(Protocol):
         Raises:
             ConflictError: Another one is stored.
         """
-
-
-class RecordsDeeds(Protocol):
-    """Where deeds are recorded; a :class:`PluginSite` is one, too."""
-
-    def record(
-        self,
-        conn: Any,
-        action: str,
-        kind: str,
-        object_id: object,
-        *,
-        group_id: int | None = None,
-        before: object = None,
-        after: object = None,
-    ) -> None:
-        """Record what the actor of this thread does to one object."""
-
-    def record_many(self, conn: Any, deeds: Sequence[Deed]) -> None:
-        """Record what is done to many objects, each by its actor."""
 
 
 @runtime_checkable

@@ -56,11 +56,7 @@ class RouteScope(StrEnum):
     """The run's id is the field ``run_id`` of the path."""
 
 
-_SCOPE_FIELDS: Final = {
-    RouteScope.GROUP: "group_id",
-    RouteScope.JOB: "job_id",
-    RouteScope.RUN: "run_id",
-}
+_SCOPE_FIELDS: Final = {RouteScope.GROUP: "group_id", RouteScope.JOB: "job_id", RouteScope.RUN: "run_id"}
 
 
 class RouteRefusedError(XwheelError):
@@ -358,8 +354,32 @@ class PluginPartitions(Protocol):
         """Return the partitions that this node holds, locked: no other node takes one before the transaction ends."""
 
 
-class PluginSite(Protocol):
-    """What a plugin's routes work with."""
+class RecordsDeeds(Protocol):
+    """Where deeds are recorded."""
+
+    def record(
+        self,
+        conn: Any,
+        action: str,
+        kind: str,
+        object_id: object,
+        *,
+        group_id: int | None = None,
+        before: object = None,
+        after: object = None,
+    ) -> None:
+        """Record in the audit what the caller does to an object, in the transaction that does it.
+
+        ``before`` and ``after`` are mappings or records; what differs between them is shown. A call that changes
+        something and records nothing is recorded with its method and path alone.
+        """
+
+    def record_many(self, conn: Any, deeds: Sequence[Deed]) -> None:
+        """Record what is done to many objects, each by its actor."""
+
+
+class PluginSite(RecordsDeeds, Protocol):
+    """What a plugin's routes work with; what they change is recorded here, too (see :class:`RecordsDeeds`)."""
 
     @property
     def database(self) -> PluginDatabase:
@@ -402,26 +422,6 @@ class PluginSite(Protocol):
             contract: A protocol that can be checked at run time; what there is is known once all plugins are loaded, so
                 ask when a call is answered or in a step.
         """
-
-    def record(
-        self,
-        conn: Any,
-        action: str,
-        kind: str,
-        object_id: object,
-        *,
-        group_id: int | None = None,
-        before: object = None,
-        after: object = None,
-    ) -> None:
-        """Record in the audit what the caller does to an object, in the transaction that does it.
-
-        ``before`` and ``after`` are mappings or records; what differs between them is shown. A call that changes
-        something and records nothing is recorded with its method and path alone.
-        """
-
-    def record_many(self, conn: Any, deeds: Sequence[Deed]) -> None:
-        """Record what is done to many objects, each by its actor."""
 
     def forget_tokens(self) -> None:
         """Let tokens that the plugin changed count in this process at once; in others they do within a second."""

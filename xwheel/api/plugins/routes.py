@@ -26,15 +26,7 @@ from xwheel.errors import ConfigError, PluginError, XwheelError
 from xwheel.model.access import Actor, acting, current_actor
 from xwheel.plugin.registries import Registry
 from xwheel.plugin.resources import Need, Of, Operation, ResourceRoute, read_resources
-from xwheel.plugin.routes import (
-    READS,
-    Route,
-    RouteCall,
-    RouteRefusedError,
-    RouteReply,
-    Routes,
-    read_routes,
-)
+from xwheel.plugin.routes import READS, Route, RouteCall, RouteRefusedError, RouteReply, Routes, read_routes
 from xwheel.plugin.validation import guarded
 
 logger = logging.getLogger(__name__)
