@@ -15,7 +15,6 @@ import logging
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, entry_points
 from itertools import islice
 from pathlib import Path
@@ -48,7 +47,7 @@ from xwheel.plugin.registries import Registry
 from xwheel.plugin.resources import Resources
 from xwheel.plugin.routes import Routes
 from xwheel.plugin.tables import Tables
-from xwheel.plugin.validation import guarded, require, words_of
+from xwheel.plugin.validation import guarded, name_of, require, words_of
 
 logger = logging.getLogger(__name__)
 
@@ -145,17 +144,10 @@ class Plugins:
         return found
 
     def offering(self, contract: type[T]) -> list[T]:
-        """Return the routes, resources and observers of plugins that can do what a contract says, too, by name.
-
-        Args:
-            contract: A protocol that can be checked at run time.
-        """
-        found = {
-            id(item): item
-            for item in (*self.routes.values(), *self.resources.values(), *self.observers.values())
-            if isinstance(item, contract)
-        }
-        return sorted(found.values(), key=lambda item: str(getattr(item, "name", "")))
+        """Return the routes, resources and observers of plugins that can do what a contract says, too, by name."""
+        items = (*self.routes.values(), *self.resources.values(), *self.observers.values())
+        found = {id(item): item for item in items if isinstance(item, contract)}
+        return sorted(found.values(), key=name_of)
 
 
 _FIELDS: Final = {
@@ -200,13 +192,12 @@ def load_plugins(config: Config, given: Mapping[str, object] | None = None) -> P
             the kind, and ``plugins.tolerate`` does not name it. The message names the distribution and entry point.
         ConfigError: An option is not acceptable, or the settings name what is not there.
     """
-    return _checked(config, survey_plugins(config, given)).plugins
+    return _checked(config, survey_plugins(config, given))
 
 
 def load_glue_types(config: Config) -> Registry[GlueType]:
     """Load what an executor needs, as :func:`load_plugins`; those that only schedulers use need no options there."""
-    hooks = ("xwheel_register_glue_types",)
-    return _checked(config, survey_plugins(config, hooks=hooks)).plugins.glue_types
+    return _checked(config, survey_plugins(config, hooks=("xwheel_register_glue_types",))).glue_types
 
 
 def load_access(config: Config) -> Plugins:
@@ -251,7 +242,7 @@ def survey_plugins(
     return PluginSurvey(plugins=plugins, errors=errors, warnings=warnings)
 
 
-def _checked(config: Config, survey: PluginSurvey) -> PluginSurvey:
+def _checked(config: Config, survey: PluginSurvey) -> Plugins:
     """Log what an operator should know, and return what was loaded unless the start must stop."""
     for words in survey.warnings:
         logger.warning("%s", words)
@@ -261,14 +252,11 @@ def _checked(config: Config, survey: PluginSurvey) -> PluginSurvey:
         raise type(first)(f"{first}{more}") from first.__cause__
     for name, reason in survey.plugins.missing.items():
         logger.warning("started without plugin %s, as plugins.tolerate allows: %s", name, reason)
-    loaded = [
-        info.origin.name
-        for info in survey.plugins.installed
-        if info.enabled and not info.error and info.origin.distribution == FOLDER
-    ]
     if config.plugins.folder is not None:
-        logger.info("plugins of %s: %s", config.plugins.folder, ", ".join(loaded) or "none")
-    return survey
+        well = [info.origin for info in survey.plugins.installed if info.enabled and not info.error]
+        loaded = ", ".join(origin.name for origin in well if origin.distribution == FOLDER)
+        logger.info("plugins of %s: %s", config.plugins.folder, loaded or "none")
+    return survey.plugins
 
 
 def _find(config: Config, given: Mapping[str, object]) -> tuple[list[_Source], list[XwheelError]]:
@@ -289,10 +277,11 @@ def _find(config: Config, given: Mapping[str, object]) -> tuple[list[_Source], l
         except ConfigError as error:
             errors.append(error)
     for name, plugin in given.items():
-        is_file = isinstance(plugin, Path)
-        target = plugin if is_file else getattr(plugin, "__file__", None) or type(plugin).__qualname__
-        load = one_file(plugin).load if isinstance(plugin, Path) else partial(_itself, plugin)
-        sources.append(_Source(_no_dist(name, target, GIVEN), load))
+        if isinstance(plugin, Path):
+            sources.append(_Source(_no_dist(name, plugin, GIVEN), one_file(plugin).load))
+        else:
+            target = getattr(plugin, "__file__", None) or type(plugin).__qualname__
+            sources.append(_Source(_no_dist(name, target, GIVEN), _giving(plugin)))
     known = sorted(source.origin.name for source in sources)
     errors += [
         ConfigError(f"plugins.disabled names {name!r}, which is not installed; installed: {', '.join(known)}")
@@ -302,12 +291,12 @@ def _find(config: Config, given: Mapping[str, object]) -> tuple[list[_Source], l
     return sources, errors
 
 
+def _giving(plugin: object) -> Callable[[], object]:
+    return lambda: plugin
+
+
 def _no_dist(name: str, target: object, whence: str) -> PluginOrigin:
     return PluginOrigin(name=name, target=str(target), distribution=whence, is_installed=False)
-
-
-def _itself(plugin: object) -> object:
-    return plugin
 
 
 def _left_over(config: Config, names: Iterable[str]) -> Iterator[str]:
@@ -345,8 +334,9 @@ class _Loader:
         """Load a plugin, and return what became of it."""
         config, origin = self._config, source.origin
         options = config.plugin(origin.name)
+        shown = shown_options(None, options)
         if origin.name in config.plugins.disabled:
-            return PluginInfo(origin=origin, enabled=False, options=shown_options(None, options))
+            return PluginInfo(origin=origin, enabled=False, options=shown)
         try:
             twins = [one.origin for one in all_sources if one.origin.name == origin.name]
             if len(twins) > 1:
@@ -357,19 +347,13 @@ class _Loader:
         except (PluginError, ConfigError) as error:
             refused = type(error)(f"{error}; {_way_out(origin)}")
             refused.__cause__ = error.__cause__
-            shown = shown_options(None, options)
             return PluginInfo(origin=origin, enabled=True, options=shown, error=refused)
         for hook, objects in brought.items():
             trusted = objects if origin.is_installed and origin.distribution in config.plugins.trusted else ()
             self.registries[hook] = self.registries[hook].with_objects(objects, str(origin), trusted)
-        return PluginInfo(
-            origin=origin,
-            enabled=True,
-            registers={
-                self._hooks[hook].kind: sorted(objects) for hook, objects in brought.items() if objects
-            },
-            options=shown_options(noted, options),
-        )
+        registers = {self._hooks[hook].kind: sorted(objects) for hook, objects in brought.items() if objects}
+        shown = shown_options(noted, options)
+        return PluginInfo(origin=origin, enabled=True, registers=registers, options=shown)
 
     def _import(self, source: _Source) -> object:
         origin = source.origin
@@ -385,10 +369,8 @@ class _Loader:
             kind = "" if isinstance(error, PluginError) else f"{type(error).__name__}: "
             raise PluginError(f"{origin} cannot be loaded: {kind}{_line(error)}{_where(error)}") from error
         twin = self._modules.setdefault(id(plugin), origin)
-        if twin is not origin:
-            raise PluginError(
-                f"{origin} and entry point {twin.name} are one and the same module: keep one of them"
-            )
+        words = f"{origin} and entry point {twin.name} are one and the same module: keep one of them"
+        require(twin is origin, words)
         return plugin
 
     def _ask(
