@@ -51,6 +51,7 @@ from xwheel.plugin.contracts import (
     LogStore,
     ManagementCalls,
     PartHealth,
+    PluginDatabase,
     ReportsHealth,
     RouteContext,
     Router,
@@ -84,7 +85,6 @@ from xwheel.plugin.recorders import Book, NotesRefusals, Recorder, RefusedCall
 from xwheel.plugin.resources import Need, Of, OfObject, Operation, ResourceRoute, Resources
 from xwheel.plugin.routes import (
     CallBody,
-    PluginDatabase,
     PluginExecutors,
     PluginJobs,
     PluginPartitions,

@@ -45,6 +45,7 @@ from xwheel.plugin.contracts import (
     LogStore,
     ManagementCalls,
     PartHealth,
+    PluginDatabase,
     ReportsHealth,
     RouteContext,
     Router,
@@ -87,7 +88,6 @@ from xwheel.plugin.recorders import Book, NotesRefusals, Recorder, RefusedCall
 from xwheel.plugin.resources import CALLER, PUBLIC, Need, Of, OfObject, Operation, ResourceRoute, Resources
 from xwheel.plugin.routes import (
     CallBody,
-    PluginDatabase,
     PluginExecutors,
     PluginGroup,
     PluginJobs,

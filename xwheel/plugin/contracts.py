@@ -8,10 +8,11 @@ object without it gets it when it is registered. The kit for tests has a suite f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -19,7 +20,8 @@ from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run, RunState
 
 if TYPE_CHECKING:
     from xwheel.config import Config
-    from xwheel.plugin.routes import PluginDatabase
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,6 +323,26 @@ class ChecksSource(Protocol):
 
         Raises:
             ExecutorError: One sentence that says what is wrong and what is allowed.
+        """
+
+
+class PluginDatabase(Protocol):
+    """The database of the nodes, at the schema that the plugin's migrations made.
+
+    Attributes:
+        backend: ``sqlite``, ``mysql`` (MariaDB too) or ``postgresql``.
+    """
+
+    backend: str
+
+    def read(self) -> AbstractContextManager[Any]:
+        """Give a connection of SQLAlchemy for reading."""
+
+    def transaction(self, work: Callable[[Any], T]) -> T:
+        """Return what ``work`` returns inside a writing transaction.
+
+        A lost race or a broken connection repeats it, at most five times: ``work`` keeps its effects inside. On SQLite
+        no other transaction writes meanwhile, so it neither waits for anything nor calls others.
         """
 
 

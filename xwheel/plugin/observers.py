@@ -9,7 +9,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from xwheel.errors import PluginError
 from xwheel.model import Job, Run, RunState
-from xwheel.plugin.routes import PluginDatabase
+from xwheel.plugin.contracts import PluginDatabase
 
 MOST_ROWS: Final = 10_000
 """Rows that an observer may have for one transaction."""

@@ -8,8 +8,8 @@ from typing import Protocol, runtime_checkable
 
 from xwheel.model.access import Actor
 from xwheel.model.deeds import Deed
+from xwheel.plugin.contracts import PluginDatabase
 from xwheel.plugin.observers import Rows
-from xwheel.plugin.routes import PluginDatabase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

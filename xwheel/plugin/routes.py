@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +17,7 @@ from xwheel.errors import FieldError, XwheelError
 from xwheel.model import RegisteredExecutor
 from xwheel.model.access import Actor, Permission
 from xwheel.model.deeds import Deed
+from xwheel.plugin.contracts import PluginDatabase
 from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.run_logs import LogQuestions, ReadsLogs
 from xwheel.plugin.validation import is_number, require
@@ -211,26 +211,6 @@ class Route:
     scope: RouteScope = RouteScope.SOME
     for_executors: bool = False
     max_body_bytes: int | None = None
-
-
-class PluginDatabase(Protocol):
-    """The database of the nodes, at the schema that the plugin's migrations made.
-
-    Attributes:
-        backend: ``sqlite``, ``mysql`` (MariaDB too) or ``postgresql``.
-    """
-
-    backend: str
-
-    def read(self) -> AbstractContextManager[Any]:
-        """Give a connection of SQLAlchemy for reading."""
-
-    def transaction(self, work: Callable[[Any], T]) -> T:
-        """Return what ``work`` returns inside a writing transaction.
-
-        A lost race or a broken connection repeats it, at most five times: ``work`` keeps its effects inside. On SQLite
-        no other transaction writes meanwhile, so it neither waits for anything nor calls others.
-        """
 
 
 class PluginJobs(Protocol):
