@@ -197,8 +197,9 @@ def all_hooks() -> Mapping[str, Hook]:
 
 
 def _brought(given: Any) -> dict[str, Hook]:
+    kinds = {hook.kind for hook in HOOKS.values()}
     for name, hook in given.items():
-        is_hook = isinstance(hook, Hook) and isinstance(hook.contract, type) and isinstance(hook.kind, str)
+        is_hook = isinstance(hook, Hook) and isinstance(hook.contract, type) and hook.kind not in kinds
         if not is_hook or not _HOOK.fullmatch(name) or name in HOOKS:
             raise PluginError(f"{name!r:.60} must be a name xwheel_register_... that is not taken, of a Hook")
     return dict(given)

@@ -116,6 +116,7 @@ def test_a_hook_that_no_distribution_brings_is_unknown() -> None:
         "HOOKS = None",
         "HOOKS = {'xwheel_register_toys': 5}",
         SHOPS + "HOOKS = {'xwheel_register_routers': HOOKS['xwheel_register_toy_shops']}",
+        SHOPS + "HOOKS = {'xwheel_register_ways': Hook(kind='router', contract=Shop, words='Shops.')}",
         SHOPS + "HOOKS = {'toy_shops': HOOKS['xwheel_register_toy_shops']}",
     ],
 )
