@@ -214,10 +214,7 @@ def survey_plugins(
 ) -> PluginSurvey:
     """Load what can be loaded, and say of the rest what is wrong with it; never raises because of a plugin.
 
-    Args:
-        config: The settings.
-        given: Further plugins by name; for tests.
-        hooks: Which hooks are asked; None for all.
+    Only these hooks are asked, all if there are none. Tests give further plugins by name.
     """
     sources, errors = _find(config, given or {})
     loader = _Loader(config, hooks)
@@ -312,10 +309,6 @@ def _left_over(config: Config, names: Iterable[str]) -> Iterator[str]:
 
 class _Loader:
     """Loads one plugin after the other; each brings all that it registers, or nothing.
-
-    Args:
-        config: The settings.
-        hooks: Which hooks are asked; None for all.
 
     Attributes:
         registries: Hook to what was registered.

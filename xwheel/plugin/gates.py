@@ -166,13 +166,7 @@ def check_gate(item: Gate) -> None:
 
 
 def checked_actor(gate: str, found: object, address: str) -> Actor | None:
-    """Return who calls, as a gate of this name says, once that is known to be an actor with grants and nothing more.
-
-    Args:
-        gate: The gate's name.
-        found: What it returned.
-        address: Where the call came from.
-    """
+    """Return who calls, as a gate of this name says, once that is known to be an actor with grants and nothing more."""
     if found is None:
         return None
     what = f"gate {gate}"

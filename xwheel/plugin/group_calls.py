@@ -97,12 +97,7 @@ def check_group_calls(item: GroupCalls) -> None:
 
 
 def read_group_calls(item: GroupCalls, site: PluginSite) -> Mapping[str, Callable[[GroupCall], GroupReply]]:
-    """Return the calls of a plugin, once they are known to be such; there may be none.
-
-    Raises:
-        PluginError: One is none, or its name cannot be part of a path.
-        ConfigError: The plugin says so.
-    """
+    """Return the calls of a plugin, once they are known to be such; there may be none."""
     what, found = f"group calls {item.name}", item.calls(site)
     is_fit = isinstance(found, Mapping) and len(found) <= MOST_CALLS
     require(is_fit, f"{what}: calls() must return at most {MOST_CALLS} functions by name")

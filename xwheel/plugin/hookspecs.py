@@ -215,11 +215,7 @@ def hook_specs() -> type:
 
 
 def check_object(contract: type[Any], item: object) -> None:
-    """Give an object the defaults of attributes that it leaves out; refuse it if it is not what it is registered as.
-
-    Raises:
-        PluginError: An attribute or a method is missing or of another form; the message names it.
-    """
+    """Give an object the defaults of attributes that it leaves out; refuse it if it is not what it is registered as."""
     hook = next(hook for hook in all_hooks().values() if hook.contract is contract)
     kind = hook.kind
     for attribute, annotation in inspect.get_annotations(contract).items():

@@ -50,11 +50,7 @@ class Pages(Protocol):
 
 
 def find_files(pages: Pages) -> dict[str, Path]:
-    """Return what is served of a plugin: path in its folder, with slashes, to the file.
-
-    Raises:
-        PluginError: Name, folder, module or a file cannot be used.
-    """
+    """Return what is served of a plugin, once that can be: path in its folder, with slashes, to the file."""
     what = f"pages {pages.name}"
     require(
         _NAME.fullmatch(pages.name) is not None,

@@ -85,12 +85,6 @@ class KnownTables:
         prefix: What the names of its tables begin with.
         migrations: In their order.
         tables: Names of its tables.
-
-    Args:
-        item: The plugin's object.
-
-    Raises:
-        PluginError: A name cannot be used, or is there twice.
     """
 
     def __init__(self, item: Tables) -> None:

@@ -37,16 +37,7 @@ class _Known(NamedTuple):
 
 
 class PluginCalls:
-    """The calls of all plugins, by name.
-
-    Args:
-        parts: What the applications work with.
-        taken: Names that are xwheel's own.
-
-    Raises:
-        PluginError: A plugin's calls cannot be served; the message names it.
-        ConfigError: A plugin cannot use a setting.
-    """
+    """The calls of all plugins, by name; none has one of the names that are ``taken`` by xwheel's own."""
 
     def __init__(self, parts: ApiParts, taken: Collection[str]) -> None:
         self._known: dict[str, _Known] = {}

@@ -46,15 +46,7 @@ UNAUTHORIZED: Final = Problem(
 
 
 class LimitedBody:
-    """The body of a call, read piece by piece.
-
-    Args:
-        req: The call.
-        limit: Bytes that are allowed.
-
-    Raises:
-        BodyTooLargeError: It announces more.
-    """
+    """The body of a call, read piece by piece; one that has or announces more bytes than the limit is refused."""
 
     def __init__(self, req: falcon.Request, limit: int) -> None:
         self.length = req.content_length
@@ -101,17 +93,10 @@ class _Known:
 
 
 class PluginRoutes:
-    """The routes of all plugins, for both applications.
+    """The routes of all plugins, for both applications; ``taken`` are first parts of paths that are xwheel's own.
 
     Attributes:
         site: What all plugins of this process work with.
-
-    Args:
-        parts: What the applications work with.
-        taken: First parts of paths that are xwheel's own.
-
-    Raises:
-        PluginError: A plugin's routes cannot be served; the message names it.
     """
 
     def __init__(self, parts: ApiParts, taken: frozenset[str]) -> None:
@@ -294,13 +279,6 @@ class PluginResources:
 
     Attributes:
         chapters: First part of a path to the sentence that the OpenAPI document says of it.
-
-    Args:
-        parts: What the applications work with.
-        site: What plugins work with.
-
-    Raises:
-        PluginError: A plugin's resources cannot be served; the message names it.
     """
 
     def __init__(self, parts: ApiParts, site: RouteSite) -> None:

@@ -24,11 +24,7 @@ END_S: Final = 5.0
 
 
 class PluginWork:
-    """The threads of all plugins whose routes work along.
-
-    Args:
-        parts: What the applications work with; the routes were made before.
-    """
+    """The threads of all plugins whose routes, which were made before, work along."""
 
     def __init__(self, parts: ApiParts) -> None:
         found = sorted({**parts.plugins.routes, **parts.plugins.resources}.items())
