@@ -224,10 +224,9 @@ def check_object(contract: type[Any], item: object) -> None:
             _set_default(item, attribute, vars(contract)[attribute])
         found = getattr(item, attribute, None)
         if not hasattr(item, attribute) or not isinstance(found, wanted):
-            words = f"{type(found).__name__}" if hasattr(item, attribute) else "missing"
-            raise PluginError(
-                f"{_named(item)} is no {kind}: {attribute} must be {wanted.__name__}, not {words}"
-            )
+            words = type(found).__name__ if hasattr(item, attribute) else "missing"
+            what = f"{_named(item)} is no {kind}"
+            raise PluginError(f"{what}: {attribute} must be {wanted.__name__}, not {words}")
     name = getattr(item, "name", "")
     if len(name) > hook.max_name or not _NAME.fullmatch(name):
         raise PluginError(

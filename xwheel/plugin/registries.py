@@ -61,11 +61,7 @@ class Registry(Mapping[str, T], Generic[T]):
         )
 
     def __getitem__(self, name: str) -> T:
-        """Return the object.
-
-        Raises:
-            UnknownNameError: The name is not registered (a ``KeyError``, so ``get`` works).
-        """
+        """Return the object; raises :class:`UnknownNameError`, a ``KeyError``, so that ``get`` works."""
         try:
             return self._objects[name]
         except KeyError:

@@ -321,13 +321,8 @@ class PluginWorker(Generic[T, R]):
                     return left_ms
                 self.threads.leave(self._call)
                 failed = [(item, took_ms) for item in self._present]
-                logger.warning(
-                    "%s did not come back from %s in %d ms and is left alone with it; %d calls hang",
-                    self.name,
-                    self._call.item,
-                    took_ms,
-                    self.hanging(),
-                )
+                words = "%s did not come back from %s in %d ms and is left alone with it; %d calls hang"
+                logger.warning(words, self.name, self._call.item, took_ms, self.hanging())
                 self._call, self._present = None, ()
                 if self._waiting:
                     self._start()

@@ -198,11 +198,10 @@ class PluginRoutes:
             )
         group_id = None if caller is None else caller.group_id
         with self._places[route.for_executors].hold(group_id):
+            query = {name: [found] if isinstance(found, str) else found for name, found in req.params.items()}
             call = RouteCall(
                 path=dict(path),
-                query={
-                    name: value if isinstance(value, str) else value[-1] for name, value in req.params.items()
-                },
+                query={name: found[-1] for name, found in query.items()},
                 headers={name.lower(): value[:MAX_HEADER] for name, value in req.headers.items()},
                 body=LimitedBody(req, known.limit),
                 actor=current_actor(),
