@@ -87,11 +87,12 @@ __all__ = [
     "written",
 ]
 
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    # its contract is one of xwheel-accounts, which not every plugin's tests have
-    if name == "check_identity_provider":
-        from xwheel_devtools.testing.identity_suite import check_identity_provider
+    def __getattr__(name: str) -> Any:
+        # its contract is one of xwheel-accounts, which not every plugin's tests have
+        if name == "check_identity_provider":
+            from xwheel_devtools.testing.identity_suite import check_identity_provider
 
-        return check_identity_provider
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return check_identity_provider
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
