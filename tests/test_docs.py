@@ -21,6 +21,7 @@ from xwheel import errors
 from xwheel.cli.plugin_commands import INDEX
 from xwheel.config import Config
 from xwheel.config.sections import Section
+from xwheel.plugin.hookspecs import BROUGHT
 from xwheel.plugin.registries import HINTS
 
 
@@ -169,7 +170,7 @@ def ends(short: str) -> bool:
 def has_dotted(name: str) -> bool:
     """Return whether this is a module's name, that of something in a module, or a file's."""
     parts = name.split(".")
-    if parts[-1] in FILE_SUFFIXES or name in {HINTS, INDEX}:
+    if parts[-1] in FILE_SUFFIXES or name in {BROUGHT, HINTS, INDEX}:
         return True
     for count in range(len(parts), 0, -1):
         place = ROOT.joinpath(*parts[:count])

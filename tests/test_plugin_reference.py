@@ -16,10 +16,19 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
+from xwheel_accounts import (
+    Identity,
+    IdentityProvider,
+    KnownAccount,
+    SignInStart,
+    SignsInByPassword,
+    SignsInByRedirect,
+    SignsOut,
+)
 
 from tests.support.paths import ROOT
 from xwheel.model.deeds import Deed
-from xwheel.plugin import RegisteredExecutor, hookspecs
+from xwheel.plugin import RegisteredExecutor
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
@@ -42,6 +51,7 @@ from xwheel.plugin.contracts import (
     LogStore,
     ManagementCalls,
     PartHealth,
+    PluginDatabase,
     ReportsHealth,
     RouteContext,
     Router,
@@ -53,7 +63,6 @@ from xwheel.plugin.contracts import (
     ScheduleType,
     TakesOptions,
 )
-from xwheel.plugin.discovery import CONTRACTS
 from xwheel.plugin.gates import (
     CallHead,
     FirstCredential,
@@ -62,19 +71,10 @@ from xwheel.plugin.gates import (
     KnowsOwners,
     MakesFirst,
     NamesCaller,
-    RecordsDeeds,
     TokenOwner,
 )
 from xwheel.plugin.group_calls import GroupCall, GroupCalls, GroupReply
-from xwheel.plugin.identities import (
-    Identity,
-    IdentityProvider,
-    KnownAccount,
-    SignInStart,
-    SignsInByPassword,
-    SignsInByRedirect,
-    SignsOut,
-)
+from xwheel.plugin.hookspecs import HOOKS, Hook, all_hooks
 from xwheel.plugin.job_owners import DeclaredView, OwnsJobs
 from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.news import BringsNews, NewsItem
@@ -85,11 +85,11 @@ from xwheel.plugin.recorders import Book, NotesRefusals, Recorder, RefusedCall
 from xwheel.plugin.resources import Need, Of, OfObject, Operation, ResourceRoute, Resources
 from xwheel.plugin.routes import (
     CallBody,
-    PluginDatabase,
     PluginExecutors,
     PluginJobs,
     PluginPartitions,
     PluginSite,
+    RecordsDeeds,
     Route,
     RouteCall,
     RouteRefusedError,
@@ -128,7 +128,6 @@ PARTS: dict[type[Any], list[type[Any]]] = {
     AlarmChannel: [Alarm],
     RunListener: [RunChange],
     LogStore: [ChecksSetup, LogKey, LogChunk, LogEnd],
-    IdentityProvider: [SignsInByPassword, SignsInByRedirect, SignsOut, KnownAccount, Identity, SignInStart],
     Pages: [],
     Tables: [Migration, RowsGoAlong],
     Observer: [Changes, RunEnd, SeesDispatches],
@@ -141,6 +140,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         RouteReply,
         RouteRefusedError,
         PluginSite,
+        RecordsDeeds,
         PluginDatabase,
         PluginJobs,
         JobWriter,
@@ -171,10 +171,11 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         TokenOwner,
         MakesFirst,
         FirstCredential,
-        RecordsDeeds,
     ],
     Recorder: [Book, Deed, NotesRefusals, RefusedCall],
     Commands: [CommandSite, ManagementCalls],
+    IdentityProvider: [SignsInByPassword, SignsInByRedirect, SignsOut, KnownAccount, Identity, SignInStart],
+    Hook: [],
 }
 HEAD = """# Plugins
 
@@ -209,9 +210,9 @@ executors, and an identity provider that does so lets no one in, while those who
 
 ## What plugins may import
 
-`xwheel`, `xwheel.plugin`, and `xwheel_egress` of the distribution `xwheel-egress` for
-[calls to addresses outside](egress.md). Their tests may import `xwheel_devtools.testing` of `xwheel-devtools`, which
-has
+`xwheel`, `xwheel.plugin`, the names of `xwheel_accounts` for identity providers, and `xwheel_egress` of the
+distribution `xwheel-egress` for [calls to addresses outside](egress.md). Their tests may import
+`xwheel_devtools.testing` of `xwheel-devtools`, which has
 
 - a suite for each contract (`check_router` and so on), sample records, and `load_plugin`,
 - `WebServer`, a server that answers calls as a test says,
@@ -256,6 +257,20 @@ with acme-routers: pip install acme-routers next to each node"}}`. Kinds are `ro
 `alarm channel` and `log store`. It is read when the first such name is refused. `xwheel-devtools`, which
 `xwheel[server]` brings, has the names of our own plugins; without it the refusal lists the known names alone.
 
+## Hooks of a plugin's own
+
+A distribution can bring hooks that other plugins implement, as `xwheel-accounts` does for identity providers. The
+entry-point group `xwheel.hooks` names a mapping of hook to [`Hook`](#hook), which says what is registered by it; that
+is checked as for all hooks. `site.registered("xwheel_register_toy_shops")` has what plugins registered, by name.
+
+```toml
+[project.entry-points."xwheel.hooks"]
+toys = "acme_toys.shops:HOOKS"  # {"xwheel_register_toy_shops": Hook(kind="toy shop", contract=Shop, words="Toys.")}
+```
+
+A plugin that implements such a hook depends on the distribution that brings it, and imports the contract from there.
+Where that distribution is not installed, the hook is unknown.
+
 ## A node for tests
 
 `pytest_plugins = ["xwheel_devtools.testing.fixtures"]` in `conftest.py` brings the fixture `xwheel_node`: a function
@@ -294,15 +309,17 @@ def plugins_page() -> str:
     """Return the reference of plugins, as it must stand in ``docs/reference/plugins.md``."""
     lines = [HEAD, "## Hooks", ""]
     lines += ["A hook is handed those of its arguments that its parameters name, in any order, or none.", ""]
-    for name, (_, contract) in CONTRACTS.items():
-        hook = getattr(hookspecs, name)
+    for name, hook in all_hooks().items():
+        contract = hook.contract.__name__
         lines += [
             f"### `{name}`",
             "",
-            f"`{name}{inspect.signature(hook)}`".replace("'", ""),
+            f"`{name}(config: Config, options: Options) -> Iterable[{contract}]`",
             "",
-            *prose(hook),
-            f"Contract: [`{contract.__name__}`](#{contract.__name__.lower()}).",
+            plain(hook.words),
+            "",
+            f"Contract: [`{contract}`](#{contract.lower()})"
+            + ("." if name in HOOKS else ", which plugins import from `xwheel_accounts`."),
             "",
         ]
     lines += ["## Contracts", ""]
@@ -446,8 +463,7 @@ def test_the_page_says_what_the_code_says() -> None:
 
 
 def test_every_hook_has_a_contract() -> None:
-    assert {name for name in vars(hookspecs) if name.startswith("xwheel_")} == set(CONTRACTS)
-    assert {contract for _, contract in CONTRACTS.values()} == set(PARTS)
+    assert {hook.contract for hook in all_hooks().values()} | {Hook} == set(PARTS)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

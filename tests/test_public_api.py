@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xwheel_accounts
 import xwheel_devtools.testing
 
 import xwheel
@@ -80,13 +81,11 @@ PUBLIC = {
         "GroupCalls",
         "GroupReply",
         "HandlerLookup",
+        "Hook",
         "HostSetup",
         "HostedRun",
-        "Identity",
-        "IdentityProvider",
         "JobWriter",
         "KeepsThings",
-        "KnownAccount",
         "LogAnswer",
         "LogChunk",
         "LogData",
@@ -157,10 +156,6 @@ PUBLIC = {
         "ScheduleType",
         "SecretMask",
         "SeesDispatches",
-        "SignInStart",
-        "SignsInByPassword",
-        "SignsInByRedirect",
-        "SignsOut",
         "Tables",
         "TakesLogs",
         "TakesOptions",
@@ -172,6 +167,15 @@ PUBLIC = {
         "hookimpl",
         "read_options",
         "refused_kind",
+    },
+    xwheel_accounts: {
+        "Identity",
+        "IdentityProvider",
+        "KnownAccount",
+        "SignInStart",
+        "SignsInByPassword",
+        "SignsInByRedirect",
+        "SignsOut",
     },
     xwheel_devtools.testing: {
         "ExecutorSite",

@@ -85,7 +85,9 @@ def test_new_projects_work_as_they_are(tmp_path: Path) -> None:
         *settings,
         *packages,
         folder=projects,
-        MYPYPATH=os.pathsep.join([str(ROOT), str(ROOT / "plugins" / "egress")]),
+        MYPYPATH=os.pathsep.join(
+            map(str, [ROOT, ROOT / "plugins" / "egress", ROOT / "plugins" / "accounts"])
+        ),
     )
 
     config = tmp_path / "xwheel.toml"

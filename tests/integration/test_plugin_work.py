@@ -15,7 +15,8 @@ from xwheel_devtools.testing import NodeSite, wait_until
 from tests.support.versions import kept_versions
 from xwheel import hookimpl
 from xwheel.api.plugins import work
-from xwheel.plugin import Permission, PluginSite, Route, RouteCall, RouteReply, WorksAlong
+from xwheel.plugin import Migration, Permission, PluginSite, Route, RouteCall, RouteReply, WorksAlong
+from xwheel.storage.database import startup
 
 
 class Follower:
@@ -111,3 +112,24 @@ def test_a_step_that_hangs_holds_up_no_stop(tmp_path: Path, monkeypatch: pytest.
     node.close()
     assert plugin.ended.is_set()
     hangs.set()
+
+
+class ToyTables:
+    """The table of a plugin that is installed where the database was made."""
+
+    name = "toys"
+
+    def migrations(self) -> Sequence[Migration]:
+        return [Migration("0001", lambda conn: conn.exec_driver_sql("CREATE TABLE toys (id INTEGER)"))]
+
+    def tables(self) -> Sequence[str]:
+        return ["toys"]
+
+
+def test_a_start_names_a_plugin_whose_tables_are_there_and_which_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    startup.upgrade(f"sqlite:///{tmp_path / 'node.db'}", {"toys": ToyTables()})
+    with closing(NodeSite(tmp_path, executors=0)):
+        said = [record.getMessage() for record in caplog.records if "has tables" in record.getMessage()]
+    assert [words.partition(" has ")[0] for words in said] == ["plugin toys"]

@@ -140,8 +140,8 @@ MISTAKES = [
     ),
     Mistake(
         file="xwheel/plugin/news.py",
-        old="        if len(found) > limit:\n",
-        new="        if len(found) > 10**9:\n",
+        old="require(len(found) <= limit, ",
+        new="require(len(found) <= 10**9, ",
         why="A plugin may bring more news than memory holds.",
         tests=CONTRACT,
     ),

@@ -13,8 +13,9 @@ from xwheel.plugin.discovery import survey_plugins
 from xwheel.plugin.registries import Registry
 from xwheel.storage.database.engine import Database
 
-BROUGHT = ("gates", "group_calls", "identity_providers", "recorders", "resources", "tables")
-HOOKS = tuple(f"xwheel_register_{name}" for name in BROUGHT)
+BROUGHT = ("gates", "group_calls", "recorders", "resources", "tables")
+PROVIDERS = "xwheel_register_identity_providers"
+HOOKS = (*(f"xwheel_register_{name}" for name in BROUGHT), PROVIDERS)
 
 
 class Channel:
@@ -37,7 +38,7 @@ def product_api(db: Database, settings: dict[str, Any], **instead: Resources) ->
     # fresh ones: they keep what they know of one database
     found = survey_plugins(build_config({"api": settings}), hooks=HOOKS).plugins
     resources = found.resources.with_objects(instead, "tests", ())
-    more = {name: getattr(found, name) for name in BROUGHT}
+    more = {name: getattr(found, name) for name in BROUGHT} | {"others": found.others}
     channels = Registry("alarm channel", {"mail": Channel()}, {"mail": "tests"})
     made = make_api(db, settings, **{**more, "resources": resources, "alarm_channels": channels})
     # as a node's loop does: what was refused waits in memory

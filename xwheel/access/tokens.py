@@ -13,7 +13,7 @@ from xwheel.access.rights import Rights
 from xwheel.clock import Clock
 from xwheel.errors import FieldError, HiddenError, XwheelError
 from xwheel.model.access import Actor, ActorKind, Grant, Grants, Permission, Role, current_actor
-from xwheel.plugin.gates import RecordsDeeds
+from xwheel.plugin.routes import RecordsDeeds
 from xwheel.storage.access import tokens
 from xwheel.storage.access.tokens import KnownToken
 from xwheel.storage.database.engine import Connection, Database

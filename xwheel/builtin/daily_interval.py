@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 
 from xwheel.builtin.schedule_types import interval_ms
 from xwheel.calendars import weekdays_of
-from xwheel.config import Config
 from xwheel.cron import zone
 from xwheel.errors import ScheduleError
 from xwheel.plugin import ScheduleSpec, ScheduleType, hookimpl
@@ -135,7 +134,6 @@ def _clock_s(part: str, text: str) -> int:
 
 
 @hookimpl
-def xwheel_register_schedule_types(config: Config) -> list[ScheduleType]:
+def xwheel_register_schedule_types() -> list[ScheduleType]:
     """Register the schedule type."""
-    del config
     return [DailyInterval()]

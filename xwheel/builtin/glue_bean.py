@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from xwheel.config import Config
 from xwheel.plugin import GlueRequest, HandlerLookup, hookimpl
 
 
@@ -20,7 +19,6 @@ class BeanGlue:
 
 
 @hookimpl
-def xwheel_register_glue_types(config: Config) -> Iterable[BeanGlue]:
+def xwheel_register_glue_types() -> Iterable[BeanGlue]:
     """Register BEAN."""
-    del config
     return [BeanGlue()]

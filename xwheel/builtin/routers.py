@@ -6,7 +6,6 @@ import random
 import threading
 from collections.abc import Sequence
 
-from xwheel.config import Config
 from xwheel.model import RegisteredExecutor
 from xwheel.plugin import RouteContext, Router, hookimpl
 
@@ -84,7 +83,6 @@ class ShardingBroadcast:
 
 
 @hookimpl
-def xwheel_register_routers(config: Config) -> list[Router]:
+def xwheel_register_routers() -> list[Router]:
     """Register the routers."""
-    del config
     return [First(), Last(), Random(), Round(), ShardingBroadcast()]

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from xwheel.config import Config
 from xwheel.cron import CronSchedule, parse, zone
 from xwheel.errors import ScheduleError
 from xwheel.plugin import ScheduleSpec, ScheduleType, hookimpl
@@ -148,7 +147,6 @@ def _instant_ms(conf: str, timezone: str) -> int:
 
 
 @hookimpl
-def xwheel_register_schedule_types(config: Config) -> list[ScheduleType]:
+def xwheel_register_schedule_types() -> list[ScheduleType]:
     """Register the schedule types."""
-    del config
     return [Never(), Cron(), UnixCron(), FixRate(), FixDelay(), Once()]

@@ -33,6 +33,7 @@ from xwheel.runtime.sealing import is_plain, read_keys
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.database.engine import Database
 from xwheel.storage.database.startup import Pause, start_with
+from xwheel.storage.schema import plugin_tables
 from xwheel.wire.http.tls import check_tls
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,8 @@ class Node:
             )
             core = scheduler.core
             database.run(lambda: warn_of_plain(db))
+            known = {*plugins.missing, *(info.origin.name for info in plugins.installed)}
+            database.run(lambda: plugin_tables.warn_of_absent(db, known))
             firsts: list[FirstSecret] = [ManagementToken(core.audit, core.clock.now_ms(), announce)]
             if has_people:
                 firsts += first_credentials(plugins, core.audit, core.clock.now_ms(), announce)

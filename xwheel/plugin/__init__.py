@@ -45,6 +45,7 @@ from xwheel.plugin.contracts import (
     LogStore,
     ManagementCalls,
     PartHealth,
+    PluginDatabase,
     ReportsHealth,
     RouteContext,
     Router,
@@ -64,7 +65,6 @@ from xwheel.plugin.gates import (
     KnowsOwners,
     MakesFirst,
     NamesCaller,
-    RecordsDeeds,
     TokenOwner,
 )
 from xwheel.plugin.group_calls import GroupCall, GroupCalls, GroupReply
@@ -77,16 +77,7 @@ from xwheel.plugin.helpers import (
     checked_receivers,
     has_node_libraries,
 )
-from xwheel.plugin.hookspecs import hookimpl
-from xwheel.plugin.identities import (
-    Identity,
-    IdentityProvider,
-    KnownAccount,
-    SignInStart,
-    SignsInByPassword,
-    SignsInByRedirect,
-    SignsOut,
-)
+from xwheel.plugin.hookspecs import Hook, hookimpl
 from xwheel.plugin.job_owners import DeclaredView, OwnsJobs
 from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.news import BringsNews, NewsItem
@@ -94,24 +85,15 @@ from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd, SeesDispatc
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.recorders import Book, NotesRefusals, Recorder, RefusedCall
-from xwheel.plugin.resources import (
-    CALLER,
-    PUBLIC,
-    Need,
-    Of,
-    OfObject,
-    Operation,
-    ResourceRoute,
-    Resources,
-)
+from xwheel.plugin.resources import CALLER, PUBLIC, Need, Of, OfObject, Operation, ResourceRoute, Resources
 from xwheel.plugin.routes import (
     CallBody,
-    PluginDatabase,
     PluginExecutors,
     PluginGroup,
     PluginJobs,
     PluginPartitions,
     PluginSite,
+    RecordsDeeds,
     Route,
     RouteCall,
     RouteRefusedError,
@@ -169,15 +151,13 @@ __all__ = [
     "GroupCalls",
     "GroupReply",
     "HandlerLookup",
+    "Hook",
     "HostSetup",
     "HostedRun",
     "IdentifiesCallers",
-    "Identity",
-    "IdentityProvider",
     "JobWriter",
     "KeepsMails",
     "KeepsThings",
-    "KnownAccount",
     "KnowsOwners",
     "LogAnswer",
     "LogChunk",
@@ -249,10 +229,6 @@ __all__ = [
     "ScheduleType",
     "SecretMask",
     "SeesDispatches",
-    "SignInStart",
-    "SignsInByPassword",
-    "SignsInByRedirect",
-    "SignsOut",
     "StorageError",
     "Tables",
     "TakesLogs",

@@ -8,10 +8,11 @@ object without it gets it when it is registered. The kit for tests has a suite f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -19,7 +20,8 @@ from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run, RunState
 
 if TYPE_CHECKING:
     from xwheel.config import Config
-    from xwheel.plugin.routes import PluginDatabase
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,6 @@ class ScheduleType(Protocol):
         Raises:
             ScheduleError: Names the field and what is allowed.
         """
-        ...
 
     def next_ms(self, spec: ScheduleSpec, after_ms: int) -> int | None:
         """Return the first due time strictly after ``after_ms``, or None if there is none.
@@ -62,7 +63,6 @@ class ScheduleType(Protocol):
         that takes longer than the setting ``plugins.call_timeout_s``, unless ``plugins.trusted`` names the
         distribution; while four calls hang, all due jobs of the type are stopped.
         """
-        ...
 
 
 def no_load(address: str) -> int:
@@ -133,7 +133,6 @@ class Router(Protocol):
             NoExecutorYetError: None may have the run now, and one may soon. The router is asked again, within a second
                 or so, for as long as the job's ``wait_for_executor_s`` says.
         """
-        ...
 
 
 @runtime_checkable
@@ -146,7 +145,6 @@ class TakesOptions(Protocol):
         Raises:
             RouteError: One sentence that says what is wrong and what is allowed.
         """
-        ...
 
 
 class RunContext(Protocol):
@@ -155,36 +153,29 @@ class RunContext(Protocol):
     @property
     def run_id(self) -> int:
         """The run; XXL-JOB's log id."""
-        ...
 
     @property
     def job_id(self) -> int:
         """The job it belongs to."""
-        ...
 
     @property
     def param(self) -> str:
         """Parameter of this run."""
-        ...
 
     @property
     def job_param(self) -> str:
         """The job's own parameter, if this run was given another one; otherwise empty."""
-        ...
 
     @property
     def shard_index(self) -> int:
         """Which shard this is, from 0."""
-        ...
 
     @property
     def shard_total(self) -> int:
         """How many shards there are; 1 if the job is not sharded."""
-        ...
 
     def log(self, text: str) -> None:
         """Write a line into the run's log."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +204,6 @@ class HandlerLookup(Protocol):
         Raises:
             HandlerNotFoundError: The name is not registered.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +272,6 @@ class GlueType(Protocol):
             HandlerNotFoundError: The name is not registered.
             ExecutorError: The source cannot be used.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,11 +304,9 @@ class KeepsThings(Protocol):
         Raises:
             ConfigError: It cannot work with these settings; the executor does not start.
         """
-        ...
 
     def close(self) -> None:
         """Let everything go, within seconds; called when the executor has ended all its runs."""
-        ...
 
 
 @runtime_checkable
@@ -337,7 +324,26 @@ class ChecksSource(Protocol):
         Raises:
             ExecutorError: One sentence that says what is wrong and what is allowed.
         """
-        ...
+
+
+class PluginDatabase(Protocol):
+    """The database of the nodes, at the schema that the plugin's migrations made.
+
+    Attributes:
+        backend: ``sqlite``, ``mysql`` (MariaDB too) or ``postgresql``.
+    """
+
+    backend: str
+
+    def read(self) -> AbstractContextManager[Any]:
+        """Give a connection of SQLAlchemy for reading."""
+
+    def transaction(self, work: Callable[[Any], T]) -> T:
+        """Return what ``work`` returns inside a writing transaction.
+
+        A lost race or a broken connection repeats it, at most five times: ``work`` keeps its effects inside. On SQLite
+        no other transaction writes meanwhile, so it neither waits for anything nor calls others.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,7 +375,6 @@ class ChecksSavedSource(Protocol):
         Raises:
             ExecutorError: One sentence that says what is wrong and what is allowed.
         """
-        ...
 
 
 class AlarmKind(StrEnum):
@@ -436,7 +441,6 @@ class AlarmChannel(Protocol):
             AlarmRetryLater: The other side wants to be asked later.
             Exception: Anything else is a failed attempt, too; its message is kept and must hold no secret.
         """
-        ...
 
 
 @runtime_checkable
@@ -450,7 +454,6 @@ class KeepsMails(Protocol):
             job_id: The job.
             addresses: With commas between them; empty for none.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -484,7 +487,6 @@ class ReportsHealth(Protocol):
 
     def health(self) -> Sequence[PartHealth]:
         """Return how each of them fares, from memory."""
-        ...
 
 
 class RunChange(msgspec.Struct, frozen=True, gc=False):
@@ -530,7 +532,6 @@ class RunListener(Protocol):
         Called on a thread of the listener's own, one call at a time. What it raises is logged, and the changes of
         that call are not given again.
         """
-        ...
 
 
 class LogKey(msgspec.Struct, frozen=True, gc=False):
@@ -611,22 +612,18 @@ class LogStore(Protocol):
         Raises:
             Exception: It is not known what was kept; all of it is sent again.
         """
-        ...
 
     def read(self, key: LogKey, from_line: int, max_bytes: int) -> str:
         """Return whole lines from one on, each with its line feed, or an empty text if there is none.
 
         At most this many bytes as UTF-8, but one line in any case; more is cut off at the end of a line.
         """
-        ...
 
     def find(self, key: LogKey) -> LogEnd | None:
         """Return how far the store has a log; None if it has nothing of it."""
-        ...
 
     def delete(self, keys: Sequence[LogKey]) -> None:
         """Delete logs for good; those that are not there count as deleted. Up to 500 come in one call."""
-        ...
 
 
 @runtime_checkable
@@ -641,7 +638,6 @@ class ChecksSetup(Protocol):
         Raises:
             ConfigError: One sentence that names the option and says what is allowed.
         """
-        ...
 
 
 @runtime_checkable
@@ -675,11 +671,9 @@ class ManagementCalls(Protocol):
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Make one call, such as ``GET /api/v1/jobs``, and return the decoded answer; None if it has no body."""
-        ...
 
     def send_file(self, path: str, file: Path, *, params: Mapping[str, Any] | None = None) -> Any:
         """Send a file as the body of a ``POST``, without holding it in memory, and return the decoded answer."""
-        ...
 
 
 class CommandSite(Protocol):
@@ -687,8 +681,6 @@ class CommandSite(Protocol):
 
     def config(self, path: Path | None = None) -> Config:
         """Return the settings of a file, or of the one that ``XWHEEL_CONFIG`` names."""
-        ...
 
     def node(self, url: str | None = None, token_file: Path | None = None) -> ManagementCalls:
         """Return the management API of a node: of the login that this user has, unless told otherwise."""
-        ...

@@ -13,9 +13,9 @@ import importlib.metadata
 import inspect
 import logging
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, entry_points
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, entry_points
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ import pluggy
 
 from xwheel.config import Config
 from xwheel.errors import ConfigError, DuplicateNameError, PluginError, XwheelError
-from xwheel.plugin import folder, hookspecs
+from xwheel.plugin import folder
 from xwheel.plugin.contracts import (
     AlarmChannel,
     Commands,
@@ -35,10 +35,10 @@ from xwheel.plugin.contracts import (
     RunListener,
     ScheduleType,
 )
-from xwheel.plugin.folder import PluginFile, list_files, one_file, warning_above
+from xwheel.plugin.folder import list_files, one_file, warning_above
 from xwheel.plugin.gates import Gate
 from xwheel.plugin.group_calls import GroupCalls
-from xwheel.plugin.identities import IdentityProvider
+from xwheel.plugin.hookspecs import HOOKS, PROJECT, Hook, all_hooks, check_object, hook_specs
 from xwheel.plugin.observers import Observer
 from xwheel.plugin.options import PluginOptions, noting_options, read_options, shown_options
 from xwheel.plugin.pages import Pages
@@ -47,40 +47,13 @@ from xwheel.plugin.registries import Registry
 from xwheel.plugin.resources import Resources
 from xwheel.plugin.routes import Routes
 from xwheel.plugin.tables import Tables
-from xwheel.plugin.validation import check_object, guarded, words_of
+from xwheel.plugin.validation import guarded, name_of, require, words_of
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
-    "xwheel_register_schedule_types": ("schedule type", ScheduleType),
-    "xwheel_register_routers": ("router", Router),
-    "xwheel_register_glue_types": ("glue type", GlueType),
-    "xwheel_register_alarms": ("alarm channel", AlarmChannel),
-    "xwheel_register_run_listeners": ("run listener", RunListener),
-    "xwheel_register_log_stores": ("log store", LogStore),
-    "xwheel_register_identity_providers": ("identity provider", IdentityProvider),
-    "xwheel_register_pages": ("set of pages", Pages),
-    "xwheel_register_tables": ("set of tables", Tables),
-    "xwheel_register_routes": ("set of routes", Routes),
-    "xwheel_register_resources": ("set of resources", Resources),
-    "xwheel_register_group_calls": ("set of group calls", GroupCalls),
-    "xwheel_register_observers": ("observer", Observer),
-    "xwheel_register_gates": ("gate", Gate),
-    "xwheel_register_recorders": ("recorder", Recorder),
-    "xwheel_register_commands": ("set of commands", Commands),
-}
-"""Hook to the kind of object that it registers, and the contract of that kind."""
-
-OF_TABLES: Final = (Tables, Observer, Recorder)
-"""What has the plugin's own name, with which the names of its tables begin."""
-
-ONE_ALONE: Final = "xwheel_register_recorders"
-"""The hook for which only one plugin may register something."""
-
 ENTRY_POINT_GROUP: Final = "xwheel"
-HOOK_PREFIX: Final = "xwheel_"
 CORE: Final = "xwheel"
 FOLDER: Final = "plugins.folder"
 GIVEN: Final = "given by a test"
@@ -102,7 +75,7 @@ class PluginOrigin:
     name: str
     target: str
     distribution: str
-    version: str
+    version: str = ""
     is_installed: bool = True
 
     @property
@@ -113,9 +86,8 @@ class PluginOrigin:
     def __str__(self) -> str:
         if not self.is_installed:
             return f"plugin {self.name} ({self.target})"
-        return f"{self.distribution} {self.version} (entry point {self.name} = {self.target})".replace(
-            "  ", " "
-        )
+        version = f" {self.version}" if self.version else ""
+        return f"{self.distribution}{version} (entry point {self.name} = {self.target})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +114,7 @@ class Plugins:
     """Everything that can be chosen by name, and the plugins that brought it.
 
     Attributes:
+        others: By hook, what was registered for hooks that distributions bring.
         installed: All plugins, those included that are disabled or broken.
         missing: Names of plugins that ``plugins.tolerate`` lets a process start without, to why each is missing.
     """
@@ -149,46 +122,37 @@ class Plugins:
     schedule_types: Registry[ScheduleType]
     routers: Registry[Router]
     glue_types: Registry[GlueType]
-    alarm_channels: Registry[AlarmChannel] = field(default_factory=lambda: Registry("alarm channel", {}, {}))
-    run_listeners: Registry[RunListener] = field(default_factory=lambda: Registry("run listener", {}, {}))
-    log_stores: Registry[LogStore] = field(default_factory=lambda: Registry("log store", {}, {}))
-    identity_providers: Registry[IdentityProvider] = field(
-        default_factory=lambda: Registry("identity provider", {}, {})
-    )
-    pages: Registry[Pages] = field(default_factory=lambda: Registry("set of pages", {}, {}))
-    tables: Registry[Tables] = field(default_factory=lambda: Registry("set of tables", {}, {}))
-    routes: Registry[Routes] = field(default_factory=lambda: Registry("set of routes", {}, {}))
-    resources: Registry[Resources] = field(default_factory=lambda: Registry("set of resources", {}, {}))
-    group_calls: Registry[GroupCalls] = field(default_factory=lambda: Registry("set of group calls", {}, {}))
-    observers: Registry[Observer] = field(default_factory=lambda: Registry("observer", {}, {}))
-    gates: Registry[Gate] = field(default_factory=lambda: Registry("gate", {}, {}))
-    recorders: Registry[Recorder] = field(default_factory=lambda: Registry("recorder", {}, {}))
-    commands: Registry[Commands] = field(default_factory=lambda: Registry("set of commands", {}, {}))
+    alarm_channels: Registry[AlarmChannel] = field(default_factory=lambda: Registry("alarm channel"))
+    run_listeners: Registry[RunListener] = field(default_factory=lambda: Registry("run listener"))
+    log_stores: Registry[LogStore] = field(default_factory=lambda: Registry("log store"))
+    pages: Registry[Pages] = field(default_factory=lambda: Registry("set of pages"))
+    tables: Registry[Tables] = field(default_factory=lambda: Registry("set of tables"))
+    routes: Registry[Routes] = field(default_factory=lambda: Registry("set of routes"))
+    resources: Registry[Resources] = field(default_factory=lambda: Registry("set of resources"))
+    group_calls: Registry[GroupCalls] = field(default_factory=lambda: Registry("set of group calls"))
+    observers: Registry[Observer] = field(default_factory=lambda: Registry("observer"))
+    gates: Registry[Gate] = field(default_factory=lambda: Registry("gate"))
+    recorders: Registry[Recorder] = field(default_factory=lambda: Registry("recorder"))
+    commands: Registry[Commands] = field(default_factory=lambda: Registry("set of commands"))
+    others: Mapping[str, Registry[Any]] = field(default_factory=dict)
     installed: Sequence[PluginInfo] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def registered(self, hook: str) -> Registry[Any]:
         """Return what was registered for a hook; raises ``KeyError`` if there is none of this name."""
-        found: Registry[Any] = getattr(self, _FIELDS[hook])
+        found: Registry[Any] = getattr(self, _FIELDS[hook]) if hook in _FIELDS else self.others[hook]
         return found
 
     def offering(self, contract: type[T]) -> list[T]:
-        """Return the routes, resources and observers of plugins that can do what a contract says, too, by name.
-
-        Args:
-            contract: A protocol that can be checked at run time.
-        """
-        found = {
-            id(item): item
-            for item in (*self.routes.values(), *self.resources.values(), *self.observers.values())
-            if isinstance(item, contract)
-        }
-        return sorted(found.values(), key=lambda item: str(getattr(item, "name", "")))
+        """Return the routes, resources and observers of plugins that can do what a contract says, too, by name."""
+        items = (*self.routes.values(), *self.resources.values(), *self.observers.values())
+        found = {id(item): item for item in items if isinstance(item, contract)}
+        return sorted(found.values(), key=name_of)
 
 
 _FIELDS: Final = {
     hook: "alarm_channels" if hook == "xwheel_register_alarms" else hook.removeprefix("xwheel_register_")
-    for hook in CONTRACTS
+    for hook in HOOKS
 }
 """Hook to the attribute with what was registered for it."""
 
@@ -228,52 +192,45 @@ def load_plugins(config: Config, given: Mapping[str, object] | None = None) -> P
             the kind, and ``plugins.tolerate`` does not name it. The message names the distribution and entry point.
         ConfigError: An option is not acceptable, or the settings name what is not there.
     """
-    return _checked(config, survey_plugins(config, given)).plugins
+    return _checked(config, survey_plugins(config, given))
 
 
 def load_glue_types(config: Config) -> Registry[GlueType]:
-    """Load what an executor needs; plugins that only schedulers use need no options there.
-
-    Raises:
-        PluginError: A plugin cannot be loaded, or brings a glue type that is none.
-        ConfigError: An option of one with glue types is not acceptable.
-    """
-    hooks = ("xwheel_register_glue_types",)
-    return _checked(config, survey_plugins(config, hooks=hooks)).plugins.glue_types
+    """Load what an executor needs, as :func:`load_plugins`; those that only schedulers use need no options there."""
+    return _checked(config, survey_plugins(config, hooks=("xwheel_register_glue_types",))).glue_types
 
 
 def survey_plugins(
-    config: Config, given: Mapping[str, object] | None = None, hooks: Iterable[str] = tuple(CONTRACTS)
+    config: Config, given: Mapping[str, object] | None = None, hooks: Collection[str] | None = None
 ) -> PluginSurvey:
     """Load what can be loaded, and say of the rest what is wrong with it; never raises because of a plugin.
 
-    Args:
-        config: The settings.
-        given: Further plugins by name; for tests.
-        hooks: Which hooks are asked.
+    Only these hooks are asked, all if there are none. Tests give further plugins by name.
     """
     sources, errors = _find(config, given or {})
     loader = _Loader(config, hooks)
     infos = [loader.load(source, sources) for source in sources]
-    tolerated = config.plugins.tolerate
-    missing = {
-        info.origin.name: str(info.error) for info in infos if info.error and info.origin.name in tolerated
-    }
     names = {info.origin.name for info in infos}
-    missing |= {name: "it is not installed" for name in tolerated if name not in names}
+    broken = {info.origin.name: info.error for info in infos if info.error}
+    missing = {
+        name: str(broken.get(name, "it is not installed"))
+        for name in config.plugins.tolerate
+        if name in broken or name not in names
+    }
     errors += [info.error for info in infos if info.error and info.origin.name not in missing]
     plugins = Plugins(
-        **{_FIELDS[hook]: found for hook, found in loader.registries.items()},
+        **{_FIELDS[hook]: found for hook, found in loader.registries.items() if hook in _FIELDS},
+        others={hook: found for hook, found in loader.registries.items() if hook not in _FIELDS},
         installed=sorted(infos, key=lambda info: info.origin.name),
         missing=missing,
     )
-    warnings = [*_left_over(config, names)]
-    if config.plugins.folder is not None and (words := warning_above(config.plugins.folder)):
-        warnings.append(words)
+    warnings = list(_left_over(config, names))
+    if config.plugins.folder is not None:
+        warnings += filter(None, [warning_above(config.plugins.folder)])
     return PluginSurvey(plugins=plugins, errors=errors, warnings=warnings)
 
 
-def _checked(config: Config, survey: PluginSurvey) -> PluginSurvey:
+def _checked(config: Config, survey: PluginSurvey) -> Plugins:
     """Log what an operator should know, and return what was loaded unless the start must stop."""
     for words in survey.warnings:
         logger.warning("%s", words)
@@ -283,31 +240,36 @@ def _checked(config: Config, survey: PluginSurvey) -> PluginSurvey:
         raise type(first)(f"{first}{more}") from first.__cause__
     for name, reason in survey.plugins.missing.items():
         logger.warning("started without plugin %s, as plugins.tolerate allows: %s", name, reason)
-    loaded = [
-        info.origin.name
-        for info in survey.plugins.installed
-        if info.enabled and not info.error and info.origin.distribution == FOLDER
-    ]
     if config.plugins.folder is not None:
-        logger.info("plugins of %s: %s", config.plugins.folder, ", ".join(loaded) or "none")
-    return survey
+        well = [info.origin for info in survey.plugins.installed if info.enabled and not info.error]
+        loaded = ", ".join(origin.name for origin in well if origin.distribution == FOLDER)
+        logger.info("plugins of %s: %s", config.plugins.folder, loaded or "none")
+    return survey.plugins
 
 
 def _find(config: Config, given: Mapping[str, object]) -> tuple[list[_Source], list[XwheelError]]:
     """Return every plugin, ours first and then by name, and what is wrong with the settings about them."""
     found: dict[tuple[str, str, str], _Source] = {}
     for entry in entry_points(group=ENTRY_POINT_GROUP):
-        origin = _origin_of(entry)
+        dist = entry.dist
+        brought_by, version = (dist.name, dist.version) if dist else ("unknown distribution", "")
+        origin = PluginOrigin(name=entry.name, target=entry.value, distribution=brought_by, version=version)
         # an editable install may list the same distribution twice
-        found.setdefault((origin.name, str(origin), origin.target), _Source(origin, entry.load, entry.dist))
+        found.setdefault((origin.name, str(origin), origin.target), _Source(origin, entry.load, dist))
     sources = sorted(found.values(), key=lambda source: (not source.origin.is_core, source.origin.name))
     errors: list[XwheelError] = []
     if config.plugins.folder is not None:
         try:
-            sources += [_Source(_of_file(file), file.load) for file in list_files(config.plugins.folder)]
+            files = list_files(config.plugins.folder)
+            sources += [_Source(_no_dist(file.name, file.path, FOLDER), file.load) for file in files]
         except ConfigError as error:
             errors.append(error)
-    sources += [_given(name, plugin) for name, plugin in given.items()]
+    for name, plugin in given.items():
+        if isinstance(plugin, Path):
+            sources.append(_Source(_no_dist(name, plugin, GIVEN), one_file(plugin).load))
+        else:
+            target = getattr(plugin, "__file__", None) or type(plugin).__qualname__
+            sources.append(_Source(_no_dist(name, target, GIVEN), _giving(plugin)))
     known = sorted(source.origin.name for source in sources)
     errors += [
         ConfigError(f"plugins.disabled names {name!r}, which is not installed; installed: {', '.join(known)}")
@@ -317,48 +279,48 @@ def _find(config: Config, given: Mapping[str, object]) -> tuple[list[_Source], l
     return sources, errors
 
 
-def _given(name: str, plugin: object) -> _Source:
-    target = str(plugin) if isinstance(plugin, Path) else _file_of(plugin)
-    origin = PluginOrigin(name=name, target=target, distribution=GIVEN, version="", is_installed=False)
-    return _Source(origin, one_file(plugin).load if isinstance(plugin, Path) else lambda: plugin)
+def _giving(plugin: object) -> Callable[[], object]:
+    return lambda: plugin
+
+
+def _no_dist(name: str, target: object, whence: str) -> PluginOrigin:
+    return PluginOrigin(name=name, target=str(target), distribution=whence, is_installed=False)
 
 
 def _left_over(config: Config, names: Iterable[str]) -> Iterator[str]:
     """Yield which tables of options belong to no plugin."""
     known = sorted(names)
+    ways = ": remove the table, install what it is for, or name its folder in plugins.folder"
     for name in config.plugins.options:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            ways = "remove the table, install what it is for, or name its folder in plugins.folder"
-            hint = f"; did you mean {near[0]}?" if near else f": {ways}"
+            hint = f"; did you mean {near[0]}?" if near else ways
             yield f"[plugins.options.{name}] is left over: no installed plugin is called {name}{hint}"
 
 
 class _Loader:
     """Loads one plugin after the other; each brings all that it registers, or nothing.
 
-    Args:
-        config: The settings.
-        hooks: Which hooks are asked.
-
     Attributes:
         registries: Hook to what was registered.
     """
 
-    def __init__(self, config: Config, hooks: Iterable[str]) -> None:
+    def __init__(self, config: Config, hooks: Collection[str] | None) -> None:
         self._config = config
-        self._hooks = tuple(hooks)
+        self._hooks = {name: hook for name, hook in all_hooks().items() if hooks is None or name in hooks}
+        self._hears_all = hooks is None
         self._modules: dict[int, PluginOrigin] = {}
         self.registries: dict[str, Registry[Any]] = {
-            hook: Registry(kind, {}, {}) for hook, (kind, _) in CONTRACTS.items()
+            name: Registry(hook.kind) for name, hook in all_hooks().items()
         }
 
     def load(self, source: _Source, all_sources: Sequence[_Source]) -> PluginInfo:
         """Load a plugin, and return what became of it."""
         config, origin = self._config, source.origin
         options = config.plugin(origin.name)
+        shown = shown_options(None, options)
         if origin.name in config.plugins.disabled:
-            return PluginInfo(origin=origin, enabled=False, options=shown_options(None, options))
+            return PluginInfo(origin=origin, enabled=False, options=shown)
         try:
             twins = [one.origin for one in all_sources if one.origin.name == origin.name]
             if len(twins) > 1:
@@ -369,18 +331,13 @@ class _Loader:
         except (PluginError, ConfigError) as error:
             refused = type(error)(f"{error}; {_way_out(origin)}")
             refused.__cause__ = error.__cause__
-            return PluginInfo(
-                origin=origin, enabled=True, options=shown_options(None, options), error=refused
-            )
+            return PluginInfo(origin=origin, enabled=True, options=shown, error=refused)
         for hook, objects in brought.items():
             trusted = objects if origin.is_installed and origin.distribution in config.plugins.trusted else ()
             self.registries[hook] = self.registries[hook].with_objects(objects, str(origin), trusted)
-        return PluginInfo(
-            origin=origin,
-            enabled=True,
-            registers={CONTRACTS[hook][0]: sorted(objects) for hook, objects in brought.items() if objects},
-            options=shown_options(noted, options),
-        )
+        registers = {self._hooks[hook].kind: sorted(objects) for hook, objects in brought.items() if objects}
+        shown = shown_options(noted, options)
+        return PluginInfo(origin=origin, enabled=True, registers=registers, options=shown)
 
     def _import(self, source: _Source) -> object:
         origin = source.origin
@@ -392,15 +349,12 @@ class _Loader:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            said = f"{type(error).__name__}: {_line(error)}"
-            if isinstance(error, PluginError):  # of our own, such as that others can write to the file
-                said = _line(error)
-            raise PluginError(f"{origin} cannot be loaded: {said}{_where(error)}") from error
+            # of our own, such as that others can write to the file
+            kind = "" if isinstance(error, PluginError) else f"{type(error).__name__}: "
+            raise PluginError(f"{origin} cannot be loaded: {kind}{_line(error)}{_where(error)}") from error
         twin = self._modules.setdefault(id(plugin), origin)
-        if twin is not origin:
-            raise PluginError(
-                f"{origin} and entry point {twin.name} are one and the same module: keep one of them"
-            )
+        words = f"{origin} and entry point {twin.name} are one and the same module: keep one of them"
+        require(twin is origin, words)
         return plugin
 
     def _ask(
@@ -410,21 +364,19 @@ class _Loader:
         manager = _manager_of(plugin, origin)
         brought: dict[str, dict[str, object]] = {}
         read: dict[str, PluginOptions] = {}
-        for hook in self._hooks:
-            kind, contract = CONTRACTS[hook]
-            caller: pluggy.HookCaller = getattr(manager.hook, hook)
+        for name, hook in self._hooks.items():
+            caller: pluggy.HookCaller = getattr(manager.hook, name)
             for implementation in caller.get_hookimpls():
-                given, noted = self._call(hook, implementation, origin)
+                given, noted = self._call(name, implementation, origin)
                 read |= noted
-                objects = brought.setdefault(hook, {})
+                objects = brought.setdefault(name, {})
                 for item in given:
-                    name = _take(hook, kind, contract, item, origin)
-                    if name in objects:
-                        raise DuplicateNameError(f"{kind} {name!r} is registered twice by {origin}")
-                    objects[name] = item
-        is_heard = len(self._hooks) == len(CONTRACTS)
+                    taken = _take(name, hook, item, origin)
+                    if taken in objects:
+                        raise DuplicateNameError(f"{hook.kind} {taken!r} is registered twice by {origin}")
+                    objects[taken] = item
         options = self._config.plugin(origin.name)
-        if options and origin.is_core and is_heard and origin.name not in read:
+        if options and origin.is_core and self._hears_all and origin.name not in read:
             raise ConfigError(f"plugins.options.{origin.name}.{min(options)}: {origin.name} has no options")
         return brought, read.get(origin.name)
 
@@ -446,20 +398,16 @@ class _Loader:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            reason = " ".join(words_of(error).split())
             missing = error.args[0] if isinstance(error, KeyError) and error.args else None
             hint = ""
             if "options" in wanted and isinstance(missing, str) and missing.isidentifier():
                 hint = f"; is plugins.options.{origin.name}.{missing} missing in the settings?"
+            said = f"{type(error).__name__}: {_line(error)}{_where(error)}"
+            raise PluginError(f"{origin} fails in {hook}: {said}{hint}") from error
+        require(len(given) <= MOST_OBJECTS, f"{origin}, {hook}: returns more than {MOST_OBJECTS} objects")
+        for other in sorted(set(noted) - {origin.name}):
             raise PluginError(
-                f"{origin} fails in {hook}: {type(error).__name__}: {reason}{_where(error)}{hint}"
-            ) from error
-        if len(given) > MOST_OBJECTS:
-            raise PluginError(f"{origin}, {hook}: returns more than {MOST_OBJECTS} objects")
-        if set(noted) - {origin.name}:
-            raise PluginError(
-                f"{origin} reads plugins.options.{min(set(noted) - {origin.name})}: its own table is "
-                f"plugins.options.{origin.name}"
+                f"{origin} reads plugins.options.{other}: its own table is plugins.options.{origin.name}"
             )
         return given, noted
 
@@ -478,39 +426,37 @@ class _Loader:
     def _check_names(self, brought: Mapping[str, Iterable[str]], origin: PluginOrigin) -> None:
         for hook, names in brought.items():
             registry = self.registries[hook]
-            taken = next(iter(registry), None)
-            if hook == ONE_ALONE and taken is not None and list(names):
-                raise PluginError(
-                    f"{origin} brings a {registry.kind}, and {registry.owners[taken]} is one already: name one of both "
-                    "in plugins.disabled"
-                )
             for name in names:
+                for taken in registry if self._hooks[hook].is_alone else ():
+                    raise PluginError(
+                        f"{origin} brings a {registry.kind}, and {registry.owners[taken]} is one already: name one of "
+                        "both in plugins.disabled"
+                    )
                 if name in registry:
                     raise DuplicateNameError(
                         f"{registry.kind} {name!r} is registered by {registry.owners[name]} and by {origin}"
                     )
 
 
-def _take(hook: str, kind: str, contract: type[Any], item: Any, origin: PluginOrigin) -> str:
+def _take(name: str, hook: Hook, item: Any, origin: PluginOrigin) -> str:
     """Return the name of an object that a plugin registers, once it is known to be of its kind."""
+    what = f"an object of {type(item).__qualname__}"
     try:
-        guarded(
-            f"an object of {type(item).__qualname__}",
-            lambda: check_object(kind, contract, item),
-            allowed=PluginError,
-        )
-        observes = contract in (Resources, Routes) and isinstance(item, Observer)
-        if (contract in OF_TABLES or observes) and item.name != origin.name:
-            raise PluginError(f"the {kind} of plugin {origin.name} must have its name, not {item.name[:40]}")
+        guarded(what, lambda: check_object(hook.contract, item), allowed=PluginError)
+        observes = hook.contract in (Resources, Routes) and isinstance(item, Observer)
+        if (hook.is_plugins_own or observes) and item.name != origin.name:
+            raise PluginError(
+                f"the {hook.kind} of plugin {origin.name} must have its name, not {item.name[:40]}"
+            )
         return str.__str__(item.name)
     except PluginError as error:
-        raise PluginError(f"{origin}, {hook}: {error}{_place_of(item)}") from None
+        raise PluginError(f"{origin}, {name}: {error}{_place_of(item)}") from None
 
 
 def _manager_of(plugin: object, origin: PluginOrigin) -> pluggy.PluginManager:
     """Return a manager that has one plugin, whose hooks are known and of the right form."""
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(hook_specs())
     try:
         manager.register(plugin, name=origin.name)
     except Exception as error:
@@ -520,7 +466,7 @@ def _manager_of(plugin: object, origin: PluginOrigin) -> pluggy.PluginManager:
     try:
         manager.check_pending()
     except pluggy.PluginValidationError as error:
-        known = ", ".join(sorted(CONTRACTS))
+        known = ", ".join(sorted(all_hooks()))
         raise PluginError(f"{origin}: {_line(error)}; known hooks: {known}") from error
     _check_hooks(manager, origin, plugin)
     return manager
@@ -531,18 +477,18 @@ def _check_hooks(manager: pluggy.PluginManager, origin: PluginOrigin, plugin: ob
     callers = manager.get_hookcallers(plugin) or []
     marked = {caller.name for caller in callers}
     for caller in callers:
-        for item in caller.get_hookimpls():
-            if item.plugin is plugin and (item.wrapper or item.hookwrapper):
-                raise PluginError(f"{origin}: {caller.name} wraps a hook, but hooks only register objects")
-    for name, _ in inspect.getmembers(plugin, inspect.isroutine):
-        if name.startswith(f"{HOOK_PREFIX}register_") and name not in marked:
-            raise PluginError(
-                f"{origin}: {name} is not marked with @hookimpl (from xwheel import hookimpl): it is never called"
-            )
-    if not marked:
-        raise PluginError(
-            f"{origin} has no hook: mark functions such as xwheel_register_routers with @hookimpl"
+        wraps = any(
+            item.plugin is plugin and (item.wrapper or item.hookwrapper) for item in caller.get_hookimpls()
         )
+        require(not wraps, f"{origin}: {caller.name} wraps a hook, but hooks only register objects")
+    for name, _ in inspect.getmembers(plugin, inspect.isroutine):
+        require(
+            name in marked or not name.startswith("xwheel_register_"),
+            f"{origin}: {name} is not marked with @hookimpl (from xwheel import hookimpl): it is never called",
+        )
+    require(
+        bool(marked), f"{origin} has no hook: mark functions such as xwheel_register_routers with @hookimpl"
+    )
 
 
 def _unmet(dist: Distribution) -> Iterator[str]:
@@ -568,31 +514,10 @@ def _unmet(dist: Distribution) -> Iterator[str]:
             yield f"{needed}, but {wanted.name} {version} is installed"
 
 
-def _origin_of(entry: EntryPoint) -> PluginOrigin:
-    dist = entry.dist
-    return PluginOrigin(
-        name=entry.name,
-        target=entry.value,
-        distribution=dist.name if dist else "unknown distribution",
-        version=dist.version if dist else "",
-    )
-
-
-def _of_file(file: PluginFile) -> PluginOrigin:
-    return PluginOrigin(
-        name=file.name, target=str(file.path), distribution=FOLDER, version="", is_installed=False
-    )
-
-
-def _file_of(plugin: object) -> str:
-    return str(getattr(plugin, "__file__", None) or type(plugin).__qualname__)
-
-
 def _way_out(origin: PluginOrigin) -> str:
-    name = origin.name
     if origin.is_core:
         return f"'pip install --force-reinstall {CORE}' may help"
-    return f"to start without it, name {name} in plugins.tolerate, or in plugins.disabled for good"
+    return f"to start without it, name {origin.name} in plugins.tolerate, or in plugins.disabled for good"
 
 
 def _where(error: BaseException) -> str:

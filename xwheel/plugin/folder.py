@@ -46,11 +46,7 @@ class PluginFile:
     error: str = ""
 
     def load(self) -> ModuleType:
-        """Run the file and return it as a module.
-
-        Raises:
-            PluginError: The file is not taken.
-        """
+        """Run the file and return it as a module; raises :class:`PluginError` if it is not taken."""
         if self.error:
             raise PluginError(self.error)
         loader = _SourceLoader(self)
@@ -67,15 +63,11 @@ class PluginFile:
         return module
 
 
+@dataclass(frozen=True)
 class _SourceLoader(InspectLoader):
-    """Runs what was read from a file that was judged; nothing is read again.
+    """Runs what was read from a file that was judged; nothing is read again."""
 
-    Args:
-        file: The file.
-    """
-
-    def __init__(self, file: PluginFile) -> None:
-        self._file = file
+    _file: PluginFile
 
     def get_source(self, fullname: str) -> str:
         """Return the text, for tracebacks."""
@@ -100,8 +92,7 @@ def list_files(folder: Path) -> list[PluginFile]:
     except OSError as error:
         raise ConfigError(f"plugins.folder: cannot read {folder}: {error.strerror}") from error
     try:
-        risk = _risk(os.fstat(number), path) or _risk_above(path)
-        if risk:
+        if risk := _risk(os.fstat(number), path) or _risk_above(path):
             raise ConfigError(f"plugins.folder: {folder} {risk}: no code is taken from there")
         found = os.listdir(number)  # noqa: PTH208 -- of the folder that was judged
         names = sorted(name for name in found if name.endswith(SUFFIX) and name[0] not in "_.")
@@ -130,10 +121,8 @@ def _read(path: Path, folder: int | None) -> PluginFile:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         number = os.open(path if folder is None else path.name, flags, dir_fd=folder)
     except OSError as error:
-        is_link = path.is_symlink()
-        return refused(
-            "is a link: put the file itself there" if is_link else f"cannot be read: {error.strerror}"
-        )
+        link = "is a link: put the file itself there"
+        return refused(link if path.is_symlink() else f"cannot be read: {error.strerror}")
     try:
         found = os.fstat(number)
         if not stat.S_ISREG(found.st_mode):

@@ -8,8 +8,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from xwheel.errors import PluginError
 from xwheel.model.access import NOTHING, Actor, ActorKind, Grant, Grants, Role
-from xwheel.model.deeds import Deed
-from xwheel.plugin.routes import PluginSite
+from xwheel.plugin.routes import PluginSite, RecordsDeeds
+from xwheel.plugin.validation import is_text, require
 
 MOST_WATCHED: Final = 20
 MAX_WORDS: Final = 255
@@ -72,7 +72,6 @@ class IdentifiesCallers(Protocol):
             AuthError: It shows something of this gate's, which is wrong or has ended.
             ForbiddenError: It is known who calls, and this may not be done like this.
         """
-        ...
 
 
 @runtime_checkable
@@ -93,7 +92,6 @@ class Gate(Protocol):
 
     def open(self, site: PluginSite) -> IdentifiesCallers:
         """Return what identifies callers in this process; called once when it starts. It does no I/O."""
-        ...
 
 
 @runtime_checkable
@@ -107,7 +105,6 @@ class KnowsOwners(Protocol):
             conn: A connection, perhaps inside a transaction that gives something away.
             ids: Ids of accounts, as actors and tokens carry them.
         """
-        ...
 
 
 class FirstCredential(Protocol):
@@ -123,15 +120,12 @@ class FirstCredential(Protocol):
 
     def prepare(self) -> None:
         """Compute what storing it needs and what takes long."""
-        ...
 
     def is_there(self, conn: Any) -> bool:
         """Return whether somebody may sign in already: then none is made."""
-        ...
 
     def is_ours(self, conn: Any) -> bool:
         """Return whether this one is stored."""
-        ...
 
     def store(self, conn: Any, record: RecordsDeeds) -> None:
         """Store this one.
@@ -139,29 +133,6 @@ class FirstCredential(Protocol):
         Raises:
             ConflictError: Another one is stored.
         """
-        ...
-
-
-class RecordsDeeds(Protocol):
-    """Where deeds are recorded; a :class:`PluginSite` is one, too."""
-
-    def record(
-        self,
-        conn: Any,
-        action: str,
-        kind: str,
-        object_id: object,
-        *,
-        group_id: int | None = None,
-        before: object = None,
-        after: object = None,
-    ) -> None:
-        """Record what the actor of this thread does to one object."""
-        ...
-
-    def record_many(self, conn: Any, deeds: Sequence[Deed]) -> None:
-        """Record what is done to many objects, each by its actor."""
-        ...
 
 
 @runtime_checkable
@@ -170,7 +141,6 @@ class MakesFirst(Protocol):
 
     def first_credential(self, now_ms: int) -> FirstCredential:
         """Return one, before anything is stored."""
-        ...
 
 
 @runtime_checkable
@@ -185,64 +155,43 @@ class NamesCaller(Protocol):
 
 
 def check_gate(item: Gate) -> None:
-    """Refuse a gate that would never be asked, or for what no call can show.
-
-    Raises:
-        PluginError: It says what is wrong.
-    """
-    watched = [*item.headers, *item.cookies]
-    if not all(isinstance(name, str) and 0 < len(name) <= MAX_WORDS and name.isascii() for name in watched):
-        raise PluginError(f"gate {item.name}: headers and cookies must be lists of names")
-    if not 0 < len(watched) <= MOST_WATCHED:
-        raise PluginError(f"gate {item.name}: must look at 1 to {MOST_WATCHED} headers and cookies")
-    if any(name != name.lower() for name in item.headers):
-        raise PluginError(f"gate {item.name}: names of headers must be in small letters")
+    """Refuse a gate that would never be asked, or for what no call can show."""
+    what, watched = f"gate {item.name}", [*item.headers, *item.cookies]
+    are_names = all(is_text(name, MAX_WORDS, 1) and name.isascii() for name in watched)
+    require(are_names, f"{what}: headers and cookies must be lists of names")
+    is_fit = 0 < len(watched) <= MOST_WATCHED
+    require(is_fit, f"{what}: must look at 1 to {MOST_WATCHED} headers and cookies")
+    is_small = all(name == name.lower() for name in item.headers)
+    require(is_small, f"{what}: names of headers must be in small letters")
 
 
 def checked_actor(gate: str, found: object, address: str) -> Actor | None:
-    """Return who calls, as a gate says, once it is known to be an actor with grants and nothing more.
-
-    Args:
-        gate: The gate's name.
-        found: What it returned.
-        address: Where the call came from.
-
-    Raises:
-        PluginError: It is something else.
-    """
+    """Return who calls, as a gate of this name says, once that is known to be an actor with grants and nothing more."""
     if found is None:
         return None
+    what = f"gate {gate}"
     if type(found) is not Actor:
-        raise PluginError(f"gate {gate}: identify() must return an Actor or None, not {type(found).__name__}")
-    if found.kind not in _KINDS or not isinstance(found.kind, ActorKind):
-        raise PluginError(
-            f"gate {gate}: a caller is of the kind account or token, not {str(found.kind)[:40]}"
-        )
-    words = (found.name, found.credential, found.reason)
-    if not all(type(text) is str and len(text) <= MAX_WORDS for text in words) or not found.name:
-        raise PluginError(
-            f"gate {gate}: name and credential of a caller must be texts of at most {MAX_WORDS}"
-        )
-    if found.account_id is not None and type(found.account_id) is not int:
-        raise PluginError(f"gate {gate}: account_id of a caller must be a number or None")
+        raise PluginError(f"{what}: identify() must return an Actor or None, not {type(found).__name__}")
+    is_caller = found.kind in _KINDS and isinstance(found.kind, ActorKind)
+    require(is_caller, f"{what}: a caller is of the kind account or token, not {str(found.kind)[:40]}")
+    are_texts = is_text(found.name, MAX_WORDS, 1) and is_text(found.credential, MAX_WORDS)
+    are_texts = are_texts and is_text(found.reason, MAX_WORDS)
+    require(are_texts, f"{what}: name and credential of a caller must be texts of at most {MAX_WORDS}")
+    is_id = found.account_id is None or type(found.account_id) is int
+    require(is_id, f"{what}: account_id of a caller must be a number or None")
     return replace(found, grants=checked_grants(gate, found.grants), address=address)
 
 
 def checked_grants(gate: str, found: object) -> Grants:
-    """Return grants as they are, made again of their parts: none decides by code of its own what it allows.
-
-    Raises:
-        PluginError: They are no such.
-    """
+    """Return grants as they are, made again of their parts: none decides by code of its own what it allows."""
     if type(found) is not Grants:
         raise PluginError(f"gate {gate}: grants must be an object of Grants, not {type(found).__name__}")
+    groups = dict(found.groups)
+    require(
+        all(type(group_id) is int for group_id in groups), f"gate {gate}: grants name groups by their ids"
+    )
     everywhere = None if found.everywhere is None else _grant(gate, found.everywhere)
-    groups = {}
-    for group_id, grant in dict(found.groups).items():
-        if type(group_id) is not int:
-            raise PluginError(f"gate {gate}: grants name groups by their ids")
-        groups[group_id] = _grant(gate, grant)
-    return Grants(everywhere, groups)
+    return Grants(everywhere, {group_id: _grant(gate, grant) for group_id, grant in groups.items()})
 
 
 def _grant(gate: str, found: object) -> Grant:
@@ -252,23 +201,14 @@ def _grant(gate: str, found: object) -> Grant:
 
 
 def checked_owners(gate: str, found: object, ids: Collection[int]) -> dict[int, TokenOwner]:
-    """Return whose tokens are, as a gate says, of the accounts that were asked about.
-
-    Raises:
-        PluginError: It is something else.
-    """
+    """Return whose tokens are, as a gate of this name says, of the accounts that were asked about."""
     if not isinstance(found, Mapping):
         raise PluginError(f"gate {gate}: owners() must return a mapping, not {type(found).__name__}")
     owners = {}
     for account_id in ids:
-        owner = found.get(account_id)
-        if owner is None:
+        if (owner := found.get(account_id)) is None:
             continue
-        if (
-            type(owner) is not TokenOwner
-            or type(owner.name) is not str
-            or type(owner.is_shut_out) is not bool
-        ):
-            raise PluginError(f"gate {gate}: owners() must return objects of TokenOwner")
+        is_fit = type(owner) is TokenOwner and type(owner.name) is str and type(owner.is_shut_out) is bool
+        require(is_fit, f"gate {gate}: owners() must return objects of TokenOwner")
         owners[account_id] = replace(owner, grants=checked_grants(gate, owner.grants))
     return owners

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-from xwheel.errors import PluginError
 from xwheel.model.access import Actor
 from xwheel.plugin.routes import PluginSite
+from xwheel.plugin.validation import require
 
 MOST_CALLS: Final = 100
 LOWEST_CODE: Final = 200
@@ -88,26 +88,21 @@ class GroupCalls(Protocol):
         Raises:
             ConfigError: A setting cannot be used; the node does not start.
         """
-        ...
+
+
+def check_group_calls(item: GroupCalls) -> None:
+    """Refuse a title that no message can show."""
+    is_fit = bool(item.title.strip()) and item.title.isprintable()
+    require(is_fit, f"group calls {item.name}: title must be some words")
 
 
 def read_group_calls(item: GroupCalls, site: PluginSite) -> Mapping[str, Callable[[GroupCall], GroupReply]]:
-    """Return the calls of a plugin, once they are known to be such; there may be none.
-
-    Raises:
-        PluginError: One is none, or its name cannot be part of a path.
-        ConfigError: The plugin says so.
-    """
-    found = item.calls(site)
-    if not isinstance(found, Mapping) or len(found) > MOST_CALLS:
-        raise PluginError(
-            f"group calls {item.name}: calls() must return at most {MOST_CALLS} functions by name"
-        )
+    """Return the calls of a plugin, once they are known to be such; there may be none."""
+    what, found = f"group calls {item.name}", item.calls(site)
+    is_fit = isinstance(found, Mapping) and len(found) <= MOST_CALLS
+    require(is_fit, f"{what}: calls() must return at most {MOST_CALLS} functions by name")
     for name, answer in found.items():
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise PluginError(
-                f"group calls {item.name}: a call's name has 1 to 64 letters and digits, not {str(name)[:64]!r}"
-            )
-        if not callable(answer):
-            raise PluginError(f"group calls {item.name}: what answers {name} cannot be called")
+        is_name = isinstance(name, str) and _NAME.fullmatch(name) is not None
+        require(is_name, f"{what}: a call's name has 1 to 64 letters and digits, not {str(name)[:64]!r}")
+        require(callable(answer), f"{what}: what answers {name} cannot be called")
     return dict(found)

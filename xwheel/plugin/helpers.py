@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from html.entities import codepoint2name
-from importlib import import_module
+from importlib.util import find_spec
 from typing import Final
 from urllib.parse import quote, quote_plus
 
@@ -86,11 +86,7 @@ def has_node_libraries() -> bool:
 
     For hooks of a plugin whose commands work without them: what needs a database is not registered there.
     """
-    try:
-        import_module("sqlalchemy")
-    except ModuleNotFoundError:
-        return False
-    return True
+    return find_spec("sqlalchemy") is not None
 
 
 def alarm_values(alarm: Alarm) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import msgspec
 
 from xwheel.errors import PluginError
+from xwheel.plugin.validation import require
 
 _TABLE: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
@@ -52,7 +53,6 @@ class OwnsJobs(Protocol):
             conn: A connection of SQLAlchemy for reading.
             job_ids: Those that are shown or are to be changed.
         """
-        ...
 
     def refusal(self, job_id: int, said: DeclaredView, field: str) -> str:
         """Return why people cannot change a field that it owns, and what they can do instead; no I/O.
@@ -62,44 +62,25 @@ class OwnsJobs(Protocol):
             said: What it said of the job.
             field: The field; empty if the job is to be deleted.
         """
-        ...
 
     def conflicts(self, conn: Any, groups: Collection[int] | None) -> int:
         """Return how many groups, of some or of all, have executors that contradict each other about their jobs."""
-        ...
 
 
 def check_owner_table(name: object) -> None:
-    """Refuse what is no name of a table.
-
-    Raises:
-        PluginError: It says what is allowed.
-    """
-    if not isinstance(name, str) or not _TABLE.fullmatch(name):
-        raise PluginError(
-            f"owner_table must be the name of one of the plugin's tables, not {str(name)[:60]!r}"
-        )
+    """Refuse what is no name of a table."""
+    is_name = isinstance(name, str) and _TABLE.fullmatch(name) is not None
+    require(is_name, f"owner_table must be the name of one of the plugin's tables, not {str(name)[:60]!r}")
 
 
 def check_owned(owner: str, found: object, job_ids: Collection[int]) -> dict[int, DeclaredView]:
-    """Return what a plugin says of jobs, once it is known to be that.
-
-    Args:
-        owner: The plugin's name.
-        found: What it returned.
-        job_ids: Of which jobs it was asked.
-
-    Raises:
-        PluginError: It says what is wrong.
-    """
+    """Return what a plugin of this name says of jobs, once it is known to be that, and of these alone."""
     if not isinstance(found, Mapping):
         raise PluginError(f"{owner}: owned() must return a mapping, not {type(found).__name__}")
     made: dict[int, DeclaredView] = {}
     for job_id, said in found.items():
-        if job_id not in job_ids or not isinstance(said, DeclaredView):
-            raise PluginError(
-                f"{owner}: owned() must return a DeclaredView by id of a job that was asked about"
-            )
+        is_fit = job_id in job_ids and isinstance(said, DeclaredView)
+        require(is_fit, f"{owner}: owned() must return a DeclaredView by id of a job that was asked about")
         try:
             made[job_id] = msgspec.convert(msgspec.to_builtins(said), DeclaredView)
         except (TypeError, msgspec.ValidationError) as error:

@@ -27,11 +27,9 @@ class JobWriter(Protocol):
         Raises:
             FieldError: A field is not acceptable; PluginError if the schedule cannot be asked.
         """
-        ...
 
     def merge(self, job: Job, changes: Mapping[str, object]) -> Job:
         """Return a job as it would be with changed fields; raises like :meth:`draft`."""
-        ...
 
     def transaction(self, work: Callable[[Any], T]) -> T:
         """Return what ``work`` returns inside a writing transaction, and let the scheduler see to the jobs at once.
@@ -39,15 +37,12 @@ class JobWriter(Protocol):
         Schedule types are asked between its attempts, so ``work`` may begin again several times: it keeps its effects
         inside.
         """
-        ...
 
     def need(self, jobs: Iterable[Job], now_ms: int) -> None:
         """Have the next fires of many jobs asked for at once, early in a transaction that starts them."""
-        ...
 
     def next_fire(self, job: Job, now_ms: int) -> int | None:
         """Return when a job would fire next, or None."""
-        ...
 
     def insert(self, conn: Any, draft: Job, now_ms: int, *, enabled: bool) -> Job:
         """Create a drafted job, and return it with its id.
@@ -55,7 +50,6 @@ class JobWriter(Protocol):
         Raises:
             NameTakenError: Another job of the group has its name.
         """
-        ...
 
     def edit(self, conn: Any, job: Job, changes: Mapping[str, object], now_ms: int) -> Job:
         """Change fields of a locked job as :meth:`merge` allowed, and return it.
@@ -63,7 +57,6 @@ class JobWriter(Protocol):
         Raises:
             ForbiddenError: It has a script, and the caller may not change that.
         """
-        ...
 
     def start(self, conn: Any, job: Job, now_ms: int) -> Job:
         """Let a locked job fire from its next due time on, and return it.
@@ -71,18 +64,14 @@ class JobWriter(Protocol):
         Raises:
             ScheduleError: It would never fire.
         """
-        ...
 
     def stop(self, conn: Any, jobs: Collection[Job], now_ms: int) -> None:
         """Let locked jobs fire no more; runs that were sent go on."""
-        ...
 
     def touch(self, conn: Any, job: Job, now_ms: int) -> Job:
         """Raise the revision of a locked job: who has seen it as it was must see it again."""
-        ...
 
     def record(
         self, conn: Any, action: JobAction, steps: Sequence[tuple[Job | None, Job]], now_ms: int
     ) -> None:
         """Write into versions and audit what the caller did to jobs: each before, None for a new one, and after."""
-        ...

@@ -9,7 +9,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from xwheel.errors import PluginError
 from xwheel.model import Job, Run, RunState
-from xwheel.plugin.routes import PluginDatabase
+from xwheel.plugin.contracts import PluginDatabase
 
 MOST_ROWS: Final = 10_000
 """Rows that an observer may have for one transaction."""
@@ -81,18 +81,15 @@ class Observer(Protocol):
 
     def refresh(self, database: PluginDatabase, now_ms: int) -> None:
         """Read what it must know before it is asked: before the first change of a process, then once a second."""
-        ...
 
     def rows(self, changes: Changes) -> Rows:
         """Return the rows that are to be written with these changes; mostly none.
 
         The transaction may be repeated, or fail: nothing is known to have happened before :meth:`committed`.
         """
-        ...
 
     def committed(self, rows: Rows) -> None:
         """Note that these rows, which it returned, are in the database; not called for none."""
-        ...
 
 
 @runtime_checkable
@@ -109,13 +106,7 @@ class SeesDispatches(Protocol):
 def check_rows(plugin: str, rows: object, tables: Collection[str] = ()) -> Rows:
     """Return what a plugin wants to be written, once it is known to be rows of its own tables; a copy of it.
 
-    Args:
-        plugin: The plugin's name.
-        rows: What it returned.
-        tables: Tables of its own whose names do not begin with its name.
-
-    Raises:
-        PluginError: It says what is wrong.
+    ``tables`` are those of its tables whose names do not begin with its own.
     """
     if not isinstance(rows, Mapping):
         raise PluginError(f"{plugin}: rows must be a mapping of table to rows, not {type(rows).__name__}")

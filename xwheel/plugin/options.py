@@ -98,17 +98,15 @@ def read_options(config: Config, plugin: str, model: type[T]) -> T:
     try:
         text = json.dumps(dict(config.plugin(plugin)))
     except (TypeError, ValueError):
-        raise ConfigError(
-            f"{where} may hold texts, numbers, true and false, lists and tables, but no dates"
-        ) from None
+        words = "may hold texts, numbers, true and false, lists and tables, but no dates"
+        raise ConfigError(f"{where} {words}") from None
     try:
         # as JSON, a text may stand for a path and a list for a tuple, but no text for a number
         options = model.model_validate_json(text, strict=True)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         raise ConfigError("; ".join(_explain(where, item, model) for item in found)) from None
-    noted = _noted.get()
-    if noted is not None:
+    if (noted := _noted.get()) is not None:
         noted[plugin] = options
     return options
 
@@ -125,12 +123,7 @@ def noting_options() -> Iterator[dict[str, PluginOptions]]:
 
 
 def shown_options(options: PluginOptions | None, given: Mapping[str, Any]) -> dict[str, object]:
-    """Return options as they are shown: as the plugin understood them, else their names alone; never a secret.
-
-    Args:
-        options: What the plugin read with :func:`read_options`, None if it did not.
-        given: Its table in the settings.
-    """
+    """Return a plugin's options as they are shown, never a secret: as it read them, or else the names in its table."""
     if options is None:
         return dict.fromkeys(given, MASK)
     return {name: _masked(name, value) for name, value in options.model_dump(mode="json").items()}
@@ -147,8 +140,7 @@ def _masked(name: str, value: Any) -> Any:
 
 
 def _explain(where: str, item: ErrorDetails, model: type[PluginOptions]) -> str:
-    parts = [str(part) for part in item["loc"] if part != "[key]"]
-    name = ".".join([where, *parts])
+    name = ".".join([where, *(str(part) for part in item["loc"] if part != "[key]")])
     if item["type"] == "extra_forbidden":
         return f"{name} is not an option{_known(model, item['loc'])}"
     if item["type"] == "missing":
@@ -167,9 +159,9 @@ def _known(model: type[PluginOptions], loc: tuple[int | str, ...]) -> str:
         inner = _model_in(field.annotation) if field is not None else None
         # the parts of lists and tables of models are indices and keys
         owner = inner or owner
-    wanted = difflib.get_close_matches(str(loc[-1]), owner.model_fields, n=1)
-    known = ", ".join(sorted(owner.model_fields)) or "none"
-    return f"; did you mean {wanted[0]}? known: {known}" if wanted else f"; known: {known}"
+    near = difflib.get_close_matches(str(loc[-1]), owner.model_fields, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"; {hint}known: {', '.join(sorted(owner.model_fields)) or 'none'}"
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -179,9 +171,9 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _is_secret(annotation: Any) -> bool:
-    if get_origin(annotation) in {Union, UnionType}:
-        return SecretStr in get_args(annotation)
-    return annotation is SecretStr
+    return annotation is SecretStr or (
+        get_origin(annotation) in {Union, UnionType} and SecretStr in get_args(annotation)
+    )
 
 
 def _read_secret(name: str, path: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
-from xwheel.errors import PluginError
+from xwheel.plugin.validation import require
 
 MEDIA_TYPES: Final[Mapping[str, str]] = {
     ".css": "text/css; charset=utf-8",
@@ -50,31 +50,27 @@ class Pages(Protocol):
 
 
 def find_files(pages: Pages) -> dict[str, Path]:
-    """Return what is served of a plugin: path in its folder, with slashes, to the file.
-
-    Raises:
-        PluginError: Name, folder, module or a file cannot be used.
-    """
-    if not _NAME.fullmatch(pages.name):
-        raise PluginError(f"pages {pages.name}: a name of pages has small letters, digits and dashes only")
+    """Return what is served of a plugin, once that can be: path in its folder, with slashes, to the file."""
+    what = f"pages {pages.name}"
+    require(
+        _NAME.fullmatch(pages.name) is not None,
+        f"{what}: a name of pages has small letters, digits and dashes only",
+    )
     folder = Path(pages.folder)
-    if not folder.is_absolute() or not folder.is_dir():
-        raise PluginError(f"pages {pages.name}: folder must be the absolute path of a folder, not {folder}")
+    is_there = folder.is_absolute() and folder.is_dir()
+    require(is_there, f"{what}: folder must be the absolute path of a folder, not {folder}")
     root = folder.resolve()
     found: dict[str, Path] = {}
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder).as_posix()
-        if file.suffix not in MEDIA_TYPES or not _PATH.fullmatch(path) or not file.is_file():
-            continue
-        if not file.resolve().is_relative_to(root):
-            raise PluginError(f"pages {pages.name}: {path} is a link to a file outside of {folder}")
-        if file.stat().st_size > MOST_BYTES:
-            raise PluginError(f"pages {pages.name}: {path} is larger than {MOST_BYTES >> 20} MiB")
-        found[path] = file
-    if len(found) > MOST_FILES:
-        raise PluginError(f"pages {pages.name}: {len(found)} files; {MOST_FILES} are the most")
-    needed = [pages.module] if pages.module else []
-    for path in [*needed, *([INDEX] if pages.at_root else [])]:
-        if path not in found:
-            raise PluginError(f"pages {pages.name}: there is no file {path[:80]} in {folder}")
+        if file.suffix in MEDIA_TYPES and _PATH.fullmatch(path) and file.is_file():
+            is_inside = file.resolve().is_relative_to(root)
+            require(is_inside, f"{what}: {path} is a link to a file outside of {folder}")
+            require(
+                file.stat().st_size <= MOST_BYTES, f"{what}: {path} is larger than {MOST_BYTES >> 20} MiB"
+            )
+            found[path] = file
+    require(len(found) <= MOST_FILES, f"{what}: {len(found)} files; {MOST_FILES} are the most")
+    for path in (pages.module, INDEX if pages.at_root else ""):
+        require(not path or path in found, f"{what}: there is no file {path[:80]} in {folder}")
     return found

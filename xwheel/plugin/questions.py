@@ -43,12 +43,9 @@ class _MissingAnswersError(BaseException):
 
 
 class PluginQuestions:
-    """Answers for transactions, by what was asked.
+    """Answers for transactions, by what was asked; plugins that are not trusted are asked on threads.
 
     Thread-safety: each thread has its own answers, and only inside :meth:`around`.
-
-    Args:
-        threads: Where plugins that are not trusted are asked.
     """
 
     def __init__(self, threads: PluginThreads) -> None:
@@ -58,8 +55,7 @@ class PluginQuestions:
     def around(self, transact: Callable[[], T]) -> T:
         """Return what a transaction returns; one that needs an answer is given up, and done again with it.
 
-        Args:
-            transact: Runs the transaction from its begin to its end, and has no effect if it raises.
+        ``transact`` runs it from its begin to its end, and has no effect if it raises.
 
         Raises:
             StorageError: Each attempt needed other answers than the one before.
@@ -78,17 +74,11 @@ class PluginQuestions:
         raise StorageError(f"what plugins are asked about changed {ATTEMPTS} times: try again")
 
     def ask(self, key: Hashable, question: PluginQuestion[T]) -> T:
-        """Return an answer, or raise what the plugin raised; inside :meth:`around` it comes from before.
-
-        Args:
-            key: What is asked, so that the same question has the same answer.
-            question: Asks it.
-        """
+        """Return an answer, or raise what the plugin raised; inside :meth:`around` it comes from before, by its key."""
         answers = getattr(self._local, "answers", None)
         if answers is None:
             return self._now(question)
-        if key not in answers:
-            raise _MissingAnswersError({key: question})
+        self.need({key: question})
         answer: _PluginAnswer = answers[key]
         if answer.error is not None:
             raise answer.error

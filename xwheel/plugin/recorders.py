@@ -8,8 +8,8 @@ from typing import Protocol, runtime_checkable
 
 from xwheel.model.access import Actor
 from xwheel.model.deeds import Deed
+from xwheel.plugin.contracts import PluginDatabase
 from xwheel.plugin.observers import Rows
-from xwheel.plugin.routes import PluginDatabase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,6 @@ class Book(Protocol):
             deeds: At least one.
             now_ms: The time of those that name none.
         """
-        ...
 
 
 @runtime_checkable
@@ -59,7 +58,6 @@ class NotesRefusals(Protocol):
 
     def note_refused(self, call: RefusedCall) -> None:
         """Note a refused call: in memory, since strangers may make many. If it raises, the log says so."""
-        ...
 
 
 @runtime_checkable
@@ -80,4 +78,3 @@ class Recorder(Protocol):
 
         It may read and write the database, and raises what that raises.
         """
-        ...

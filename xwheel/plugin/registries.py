@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import entry_points
-from typing import Final, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from xwheel.errors import UnknownNameError
-from xwheel.plugin.validation import words_of
+from xwheel.plugin.validation import read_entries
 
 T = TypeVar("T")
-
-
-logger = logging.getLogger(__name__)
-
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 HINTS: Final = "xwheel.hints"
 """Entry points that name a mapping: kind of object to its names, and each to how its plugin is installed."""
 
@@ -30,15 +26,7 @@ def where_it_comes_from(kind: str, name: str) -> str:
 @cache
 def _all_hints() -> Sequence[Mapping[str, Mapping[str, str]]]:
     """Return the hints of all distributions; one that cannot be read is logged once, and has none."""
-    found = []
-    for entry in entry_points(group=HINTS):
-        try:
-            found.append(msgspec.convert(entry.load(), dict[str, dict[str, str]]))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            logger.warning("entry point %s = %s of %s: %s", entry.name, entry.value, HINTS, words_of(error))
-    return found
+    return read_entries(HINTS, lambda found: msgspec.convert(found, dict[str, dict[str, str]]))
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -54,8 +42,8 @@ class Registry(Mapping[str, T], Generic[T]):
     def __init__(
         self,
         kind: str,
-        objects: Mapping[str, T],
-        owners: Mapping[str, str],
+        objects: Mapping[str, T] = NOTHING,
+        owners: Mapping[str, str] = NOTHING,
         trusted: Collection[str] = (),
     ) -> None:
         self.kind = kind
@@ -73,11 +61,7 @@ class Registry(Mapping[str, T], Generic[T]):
         )
 
     def __getitem__(self, name: str) -> T:
-        """Return the object.
-
-        Raises:
-            UnknownNameError: The name is not registered (a ``KeyError``, so ``get`` works).
-        """
+        """Return the object; raises :class:`UnknownNameError`, a ``KeyError``, so that ``get`` works."""
         try:
             return self._objects[name]
         except KeyError:

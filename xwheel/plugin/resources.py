@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from xwheel.errors import PluginError
 from xwheel.model.access import Permission
 from xwheel.plugin.routes import PluginSite, WorksAlong
+from xwheel.plugin.validation import require
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -170,34 +170,22 @@ class Resources(Protocol):
         Raises:
             ConfigError: Settings do not fit what there is.
         """
-        ...
 
 
 def read_resources(item: Resources, site: PluginSite) -> Sequence[ResourceRoute]:
-    """Return the resources of a plugin, once they are known to be such.
-
-    Raises:
-        PluginError: One is none, or its path cannot be used.
-    """
-    found = tuple(item.resources(site))
-    least = 0 if isinstance(item, WorksAlong) else 1
-    if not least <= len(found) <= MOST_RESOURCES:
-        raise PluginError(
-            f"resources {item.name}: {len(found)} paths; from 1 to {MOST_RESOURCES} are allowed"
-        )
+    """Return the resources of a plugin, once they are known to be such."""
+    what, found = f"resources {item.name}", tuple(item.resources(site))
+    is_fit = (0 if isinstance(item, WorksAlong) else 1) <= len(found) <= MOST_RESOURCES
+    require(is_fit, f"{what}: {len(found)} paths; from 1 to {MOST_RESOURCES} are allowed")
     for route in found:
-        if not isinstance(route, ResourceRoute):
-            raise PluginError(f"resources {item.name}: resources() must return objects of ResourceRoute")
-        if not isinstance(route.path, str) or not _PATH.fullmatch(route.path):
-            raise PluginError(
-                f"resources {item.name}: {str(route.path)[:80]!r} is no path: write such as /things/{{thing_id:id}}"
-            )
-        if route.at_root and route.path.split("/")[1] == "api":
-            raise PluginError(
-                f"resources {item.name}: {route.path} is no path at the root, which has no /api"
-            )
-        if not all(isinstance(need, Need) for need in route.needs.values()):
-            raise PluginError(
-                f"resources {item.name}: {route.path} must say by method what it needs, as a Need"
-            )
+        is_route = isinstance(route, ResourceRoute)
+        require(is_route, f"{what}: resources() must return objects of ResourceRoute")
+        is_path = isinstance(route.path, str) and _PATH.fullmatch(route.path) is not None
+        require(
+            is_path, f"{what}: {str(route.path)[:80]!r} is no path: write such as /things/{{thing_id:id}}"
+        )
+        has_needs = all(isinstance(need, Need) for need in route.needs.values())
+        require(has_needs, f"{what}: {route.path} must say by method what it needs, as a Need")
+        is_page = not (route.at_root and route.path.split("/")[1] == "api")
+        require(is_page, f"{what}: {route.path} is no path at the root, which has no /api")
     return found

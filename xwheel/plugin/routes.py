@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -14,12 +13,14 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from xwheel.clock import Clock
-from xwheel.errors import FieldError, PluginError, XwheelError
+from xwheel.errors import FieldError, XwheelError
 from xwheel.model import RegisteredExecutor
 from xwheel.model.access import Actor, Permission
 from xwheel.model.deeds import Deed
+from xwheel.plugin.contracts import PluginDatabase
 from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.run_logs import LogQuestions, ReadsLogs
+from xwheel.plugin.validation import is_number, require
 
 T = TypeVar("T")
 
@@ -55,11 +56,7 @@ class RouteScope(StrEnum):
     """The run's id is the field ``run_id`` of the path."""
 
 
-_SCOPE_FIELDS: Final = {
-    RouteScope.GROUP: "group_id",
-    RouteScope.JOB: "job_id",
-    RouteScope.RUN: "run_id",
-}
+_SCOPE_FIELDS: Final = {RouteScope.GROUP: "group_id", RouteScope.JOB: "job_id", RouteScope.RUN: "run_id"}
 
 
 class RouteRefusedError(XwheelError):
@@ -107,7 +104,6 @@ class CallBody(Protocol):
         Raises:
             XwheelError: The body is over the route's limit, or ended before its announced length.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,28 +213,6 @@ class Route:
     max_body_bytes: int | None = None
 
 
-class PluginDatabase(Protocol):
-    """The database of the nodes, at the schema that the plugin's migrations made.
-
-    Attributes:
-        backend: ``sqlite``, ``mysql`` (MariaDB too) or ``postgresql``.
-    """
-
-    backend: str
-
-    def read(self) -> AbstractContextManager[Any]:
-        """Give a connection of SQLAlchemy for reading."""
-        ...
-
-    def transaction(self, work: Callable[[Any], T]) -> T:
-        """Return what ``work`` returns inside a writing transaction.
-
-        A lost race or a broken connection repeats it, at most five times: ``work`` keeps its effects inside. On SQLite
-        no other transaction writes meanwhile, so it neither waits for anything nor calls others.
-        """
-        ...
-
-
 class PluginJobs(Protocol):
     """Jobs and runs as the management API has them; what the caller may not do raises what it would answer.
 
@@ -247,11 +221,9 @@ class PluginJobs(Protocol):
 
     def get(self, job_id: int) -> dict[str, Any]:
         """Return a job."""
-        ...
 
     def find(self, group_id: int, name: str) -> dict[str, Any] | None:
         """Return the job of a group that has exactly this name, or None."""
-        ...
 
     def create(
         self,
@@ -269,21 +241,14 @@ class PluginJobs(Protocol):
             author: Who wrote the source, if it has one; None for the caller.
             remark: A word on the source.
         """
-        ...
 
     def change(
-        self,
-        job_id: int,
-        values: Mapping[str, object],
-        *,
-        revision: int | None = None,
-        unique: bool = True,
+        self, job_id: int, values: Mapping[str, object], *, revision: int | None = None, unique: bool = True
     ) -> dict[str, Any]:
         """Change a job by the fields of ``PATCH /api/v1/jobs/{job_id}``; only at this revision if one is given.
 
         Unless ``unique`` is false, a new name that another job of the group has is refused.
         """
-        ...
 
     def restore(self, job_id: int, revision: int, *, seen: int | None = None) -> dict[str, Any]:
         """Change a job to be as it was at a revision, its source included; it stays started or stopped as it is.
@@ -297,34 +262,27 @@ class PluginJobs(Protocol):
 
     def start(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
         """Let a job fire by its schedule; nothing changes if it does."""
-        ...
 
     def stop(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
         """Let a job fire no more; runs that executors have go on."""
-        ...
 
     def delete(self, job_id: int) -> None:
         """Delete a job; runs that executors have go on."""
-        ...
 
     def run(self, job_id: int, *, param: str | None = None, addresses: Sequence[str] = ()) -> dict[str, Any]:
         """Plan a run that is due now, with the job's parameter or another one.
 
         It goes to an executor at one of these addresses, if there are any.
         """
-        ...
 
     def open_runs(self, job_id: int) -> list[dict[str, Any]]:
         """Return the newest runs of a job that have not ended, 100 at most."""
-        ...
 
     def kill(self, run_id: int) -> dict[str, Any]:
         """End a run, or begin to."""
-        ...
 
     def group_id(self, app_name: str) -> int | None:
         """Return the id of an executor group, or None."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,19 +306,15 @@ class PluginExecutors(Protocol):
 
     def groups(self) -> Sequence[PluginGroup]:
         """Return all executor groups by id; which of them a caller may know of is for the plugin to decide."""
-        ...
 
     def is_live(self, group_id: int, address: str) -> bool:
         """Return whether a live executor of a group is at this address, spelled as executors' addresses are listed."""
-        ...
 
     def live(self, group_id: int | None = None) -> Sequence[RegisteredExecutor]:
         """Return the live executors of a group, or of all, from memory."""
-        ...
 
     def heard_since_ms(self) -> int:
         """Return since when this process hears beats, after a start or a gap: no executor is missing for longer."""
-        ...
 
     def note_death(self, address: str) -> None:
         """Say that the executor at this address was seen to die, so that it is asked about its runs at once.
@@ -368,16 +322,13 @@ class PluginExecutors(Protocol):
         If it does not answer, its runs of this node's partitions end as lost within seconds; one that answers, or whose
         beat comes, keeps them. Each node says so for itself.
         """
-        ...
 
     @property
     def logs(self) -> ReadsLogs:
         """Logs of runs as executors have them."""
-        ...
 
     def log_questions(self) -> LogQuestions:
         """Return a way to ask executors for logs; it is the caller's, who closes it."""
-        ...
 
 
 class PluginPartitions(Protocol):
@@ -388,73 +339,13 @@ class PluginPartitions(Protocol):
 
     def held(self) -> Collection[int]:
         """Return the partitions that this process may act on now; none in one that is no node, or whose lease ended."""
-        ...
 
     def lock(self, conn: Any) -> Collection[int]:
         """Return the partitions that this node holds, locked: no other node takes one before the transaction ends."""
-        ...
 
 
-class PluginSite(Protocol):
-    """What a plugin's routes work with."""
-
-    @property
-    def database(self) -> PluginDatabase:
-        """The database."""
-        ...
-
-    @property
-    def jobs(self) -> PluginJobs:
-        """Jobs and runs, changed as the caller that is being answered."""
-        ...
-
-    @property
-    def job_writer(self) -> JobWriter:
-        """Writes many jobs in a transaction of the plugin's."""
-        ...
-
-    @property
-    def executors(self) -> PluginExecutors:
-        """Executors."""
-        ...
-
-    @property
-    def partitions(self) -> PluginPartitions:
-        """The partitions that this process holds."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """Where time comes from, for what measures or waits."""
-        ...
-
-    def now_ms(self) -> int:
-        """Return what time it is, as all nodes count it."""
-        ...
-
-    def resources(self) -> Sequence[Any]:
-        """Return what the management API of this process serves as resource routes with whole paths, plugins' too.
-
-        Ask when a call is answered: at the start they are not all there.
-        """
-        ...
-
-    def registered(self, hook: str) -> Mapping[str, Any]:
-        """Return by name what plugins registered for a hook, such as ``xwheel_register_alarms``.
-
-        Raises:
-            KeyError: The name is that of no hook.
-        """
-        ...
-
-    def offering(self, contract: type[T]) -> Sequence[T]:
-        """Return the routes and resources of plugins, this one's too, that can do what a contract says, by name.
-
-        Args:
-            contract: A protocol that can be checked at run time; what there is is known once all plugins are loaded, so
-                ask when a call is answered or in a step.
-        """
-        ...
+class RecordsDeeds(Protocol):
+    """Where deeds are recorded."""
 
     def record(
         self,
@@ -472,15 +363,64 @@ class PluginSite(Protocol):
         ``before`` and ``after`` are mappings or records; what differs between them is shown. A call that changes
         something and records nothing is recorded with its method and path alone.
         """
-        ...
 
     def record_many(self, conn: Any, deeds: Sequence[Deed]) -> None:
         """Record what is done to many objects, each by its actor."""
-        ...
+
+
+class PluginSite(RecordsDeeds, Protocol):
+    """What a plugin's routes work with; what they change is recorded here, too (see :class:`RecordsDeeds`)."""
+
+    @property
+    def database(self) -> PluginDatabase:
+        """The database."""
+
+    @property
+    def jobs(self) -> PluginJobs:
+        """Jobs and runs, changed as the caller that is being answered."""
+
+    @property
+    def job_writer(self) -> JobWriter:
+        """Writes many jobs in a transaction of the plugin's."""
+
+    @property
+    def executors(self) -> PluginExecutors:
+        """Executors."""
+
+    @property
+    def partitions(self) -> PluginPartitions:
+        """The partitions that this process holds."""
+
+    @property
+    def clock(self) -> Clock:
+        """Where time comes from, for what measures or waits."""
+
+    def now_ms(self) -> int:
+        """Return what time it is, as all nodes count it."""
+
+    def resources(self) -> Sequence[Any]:
+        """Return what the management API of this process serves as resource routes with whole paths, plugins' too.
+
+        Ask when a call is answered: at the start they are not all there.
+        """
+
+    def registered(self, hook: str) -> Mapping[str, Any]:
+        """Return by name what plugins registered for a hook, such as ``xwheel_register_alarms``.
+
+        Raises:
+            KeyError: The name is that of no hook.
+        """
+
+    def offering(self, contract: type[T]) -> Sequence[T]:
+        """Return the routes and resources of plugins, this one's too, that can do what a contract says, by name.
+
+        Args:
+            contract: A protocol that can be checked at run time; what there is is known once all plugins are loaded, so
+                ask when a call is answered or in a step.
+        """
 
     def forget_tokens(self) -> None:
         """Let tokens that the plugin changed count in this process at once; in others they do within a second."""
-        ...
 
     def need(
         self, permission: Permission, group_id: int | None = None, kind: str = "object", key: object = ""
@@ -490,7 +430,6 @@ class PluginSite(Protocol):
         Raises:
             XwheelError: The caller has not, or may not even know of the object.
         """
-        ...
 
 
 @runtime_checkable
@@ -509,7 +448,6 @@ class Routes(Protocol):
 
     def routes(self, site: PluginSite) -> Sequence[Route]:
         """Return the routes; called once when a node starts, with what they work with. It does no I/O."""
-        ...
 
 
 @runtime_checkable
@@ -525,11 +463,9 @@ class WorksAlong(Protocol):
         Called again and again from the node's start on, and again after what it raises, ever later up to five seconds.
         It may wait itself, at most five seconds: a node that stops waits no longer for it.
         """
-        ...
 
     def end(self) -> None:
         """Let go of what it keeps; called once, when no step is called any more, and given five seconds."""
-        ...
 
 
 @runtime_checkable
@@ -543,60 +479,45 @@ class WokenUp(Protocol):
     wakeup: threading.Event
 
 
-def check_routes_name(name: str) -> None:
-    """Refuse a name that cannot be part of a path.
-
-    Raises:
-        PluginError: It says what is allowed.
-    """
-    if not _NAME.fullmatch(name):
-        raise PluginError(f"routes {name[:40]}: a name of routes has small letters, digits and dashes only")
+def check_routes_name(item: Routes) -> None:
+    """Refuse a name that cannot be part of a path."""
+    is_fit = _NAME.fullmatch(item.name) is not None
+    require(is_fit, f"routes {item.name[:40]}: a name of routes has small letters, digits and dashes only")
 
 
 def read_routes(item: Routes, site: PluginSite) -> Sequence[Route]:
-    """Return the routes of a plugin, once they are known to be such, and each says who may call it.
-
-    Raises:
-        PluginError: One is none, is there twice, or does not say who may call it.
-    """
-    found = tuple(item.routes(site))
-    if not 0 < len(found) <= MOST_ROUTES:
-        raise PluginError(f"routes {item.name}: {len(found)} routes; from 1 to {MOST_ROUTES} are allowed")
+    """Return the routes of a plugin, once they are known to be such, each once and saying who may call it."""
+    what, found = f"routes {item.name}", tuple(item.routes(site))
+    require(
+        0 < len(found) <= MOST_ROUTES, f"{what}: {len(found)} routes; from 1 to {MOST_ROUTES} are allowed"
+    )
     seen: set[tuple[bool, str, str]] = set()
     for route in found:
-        if not isinstance(route, Route):
-            raise PluginError(f"routes {item.name}: routes() must return objects of Route")
-        words = f"routes {item.name}: {str(route.method)[:8]} {str(route.path)[:80]}"
-        if reason := _fault(route):
-            raise PluginError(f"{words} {reason}")
+        require(isinstance(route, Route), f"{what}: routes() must return objects of Route")
+        words, reason = f"{what}: {str(route.method)[:8]} {str(route.path)[:80]}", _fault(route)
+        require(not reason, f"{words} {reason}")
         key = (route.for_executors, route.method, _FIELD.sub("{}", route.path))
-        if key in seen:
-            raise PluginError(f"{words} is there twice")
+        require(key not in seen, f"{words} is there twice")
         seen.add(key)
     return found
 
 
 def _fault(route: Route) -> str:
     """Return what is wrong with a route, or nothing."""
-    names = [found[0] for found in _FIELD.findall(str(route.path))]
-    most = route.max_body_bytes
-    wanted = _SCOPE_FIELDS.get(route.scope)
+    path, most, wanted = route.path, route.max_body_bytes, _SCOPE_FIELDS.get(route.scope)
+    names = [found[0] for found in _FIELD.findall(str(path))]
+    is_path = isinstance(path, str) and _PATH.fullmatch(path) is not None and len(set(names)) == len(names)
+    is_for_some = route.for_executors is True or isinstance(route.permission, Permission)
+    has_field = wanted is None or route.for_executors or f"{{{wanted}:id}}" in str(path)
     checks = {
         f"has a method that is none of {', '.join(METHODS)}": route.method in METHODS,
-        "has a path that cannot be used: write '' or such as /{package_id:id}/file": isinstance(
-            route.path, str
-        )
-        and _PATH.fullmatch(route.path) is not None
-        and len(set(names)) == len(names),
+        "has a path that cannot be used: write '' or such as /{package_id:id}/file": is_path,
         "has no answer that can be called": callable(route.answer),
         "has no summary": isinstance(route.summary, str) and bool(route.summary.strip()),
-        "does not say who may call it: give it a permission, or for_executors": route.for_executors is True
-        or isinstance(route.permission, Permission),
+        "does not say who may call it: give it a permission, or for_executors": is_for_some,
         "is for executors and for people: make two": not (route.for_executors and route.permission),
         f"may have a body of 0 to {MOST_BODY_BYTES} bytes": most is None
-        or (type(most) is int and 0 <= most <= MOST_BODY_BYTES),
-        f"needs {{{wanted}:id}} in its path, for its scope": wanted is None
-        or route.for_executors
-        or f"{{{wanted}:id}}" in str(route.path),
+        or is_number(most, 0, MOST_BODY_BYTES),
+        f"needs {{{wanted}:id}} in its path, for its scope": has_field,
     }
     return next((words for words, holds in checks.items() if not holds), "")

@@ -42,11 +42,9 @@ class ReadsLogs(Protocol):
         Raises:
             XwheelError: ``LogStoreError`` if what has the log fails, and what reading at an executor raises.
         """
-        ...
 
     def tail_log(self, run: Run, lines: int) -> LogText:
         """Return this many last lines, or more if an executor cannot tell which they are; raises likewise."""
-        ...
 
 
 @runtime_checkable
@@ -55,7 +53,6 @@ class TakesLogs(Protocol):
 
     def wants_logs(self) -> bool:
         """Return whether executors shall ship, from memory: the answer to each beat says so."""
-        ...
 
     def take_logs(
         self, instance: str, parts: Sequence[LogPart], group_id: int | None
@@ -70,7 +67,6 @@ class TakesLogs(Protocol):
         Raises:
             LogStoreError: It is not known what was kept; the executor sends all of it again later.
         """
-        ...
 
 
 class LogAnswer(NamedTuple):
@@ -92,12 +88,9 @@ class LogQuestions(Protocol):
 
     def ask(self, group_id: int, address: str, run_id: int, created_ms: int, from_line: int) -> bool:
         """Ask for lines of a run's log from one on; return False if no live executor of the group is there."""
-        ...
 
     def poll(self, timeout_ms: int) -> Sequence[LogAnswer]:
         """Wait for answers at most so long, and return those that came."""
-        ...
 
     def close(self) -> None:
         """Close all connections."""
-        ...

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
-from xwheel.errors import PluginError
+from xwheel.plugin.validation import require
 
 MOST_MIGRATIONS: Final = 1000
 MOST_TABLES: Final = 100
@@ -16,27 +16,9 @@ MAX_TABLE: Final = 60
 """Characters of a table's name; every database takes this many, with those of an index's prefix besides."""
 
 HANDED_OVER: Final = frozenset(
-    {
-        *(
-            "account",
-            "account_session",
-            "account_setting",
-            "alarm",
-            "alarm_attempt",
-            "alarm_episode",
-            "alarm_rule",
-        ),
-        *(
-            "audit",
-            "audit_head",
-            "declaration_owner",
-            "declared_job",
-            "hourly_report",
-            "run_log",
-            "sign_in_failure",
-            "sign_in_link",
-        ),
-    }
+    {"account", "account_session", "account_setting", "alarm", "alarm_attempt", "alarm_episode", "alarm_rule"}
+    | {"audit", "audit_head", "declaration_owner", "declared_job", "hourly_report", "run_log"}
+    | {"sign_in_failure", "sign_in_link"}
 )
 """Tables that xwheel itself had once: a plugin may have one of them under this name, and finds its rows in it."""
 
@@ -77,11 +59,9 @@ class Tables(Protocol):
 
     def migrations(self) -> Sequence[Migration]:
         """Return all migrations in their order; new ones come at the end."""
-        ...
 
     def tables(self) -> Sequence[str]:
         """Return the names of the tables that are there after the last migration."""
-        ...
 
 
 @runtime_checkable
@@ -105,21 +85,15 @@ class KnownTables:
         prefix: What the names of its tables begin with.
         migrations: In their order.
         tables: Names of its tables.
-
-    Args:
-        item: The plugin's object.
-
-    Raises:
-        PluginError: A name cannot be used, or is there twice.
     """
 
     def __init__(self, item: Tables) -> None:
         self.name = item.name
-        if not _NAME.fullmatch(self.name):
-            raise PluginError(
-                f"tables {self.name[:40]}: a plugin with tables has a name of 1 to 30 small letters, digits and "
-                "underscores, a letter first"
-            )
+        require(
+            _NAME.fullmatch(self.name) is not None,
+            f"tables {self.name[:40]}: a plugin with tables has a name of 1 to 30 small letters, digits and "
+            "underscores, a letter first",
+        )
         self.prefix = f"{self.name}_"
         self.migrations = tuple(item.migrations())
         self.tables = tuple(item.tables())
@@ -134,42 +108,40 @@ class KnownTables:
         """Return whether a table is the plugin's: its name says so, or it is one that was handed over to it."""
         return table == self.name or table.startswith(self.prefix) or table in self._handed_over
 
+    def _require(self, holds: bool, words: str) -> None:
+        require(holds, f"tables {self.name}: {words}")
+
     def _check_migrations(self) -> None:
-        if not 0 < len(self.migrations) <= MOST_MIGRATIONS:
-            raise PluginError(
-                f"tables {self.name}: {len(self.migrations)} migrations; from 1 to {MOST_MIGRATIONS} are allowed"
-            )
+        count = len(self.migrations)
+        self._require(
+            0 < count <= MOST_MIGRATIONS, f"{count} migrations; from 1 to {MOST_MIGRATIONS} are allowed"
+        )
         seen = set()
         for one in self.migrations:
-            if not isinstance(one, Migration) or not isinstance(one.name, str) or not callable(one.apply):
-                raise PluginError(f"tables {self.name}: migrations() must return objects of Migration")
-            if len(one.name) > MAX_MIGRATION or not _MIGRATION.fullmatch(one.name):
-                raise PluginError(
-                    f"tables {self.name}: a migration's name has 1 to {MAX_MIGRATION} letters, digits, dots, dashes "
-                    f"and underscores, not {one.name[:MAX_MIGRATION]!r}"
-                )
-            if one.name in seen:
-                raise PluginError(f"tables {self.name}: two migrations are called {one.name}")
+            is_one = isinstance(one, Migration) and isinstance(one.name, str) and callable(one.apply)
+            self._require(is_one, "migrations() must return objects of Migration")
+            self._require(
+                len(one.name) <= MAX_MIGRATION and _MIGRATION.fullmatch(one.name) is not None,
+                f"a migration's name has 1 to {MAX_MIGRATION} letters, digits, dots, dashes and underscores, not "
+                f"{one.name[:MAX_MIGRATION]!r}",
+            )
+            self._require(one.name not in seen, f"two migrations are called {one.name}")
             seen.add(one.name)
 
     def _check_tables(self) -> None:
-        if not 0 < len(self.tables) <= MOST_TABLES or len(set(self.tables)) != len(self.tables):
-            raise PluginError(f"tables {self.name}: tables() must return 1 to {MOST_TABLES} different names")
+        is_fit = 0 < len(self.tables) <= MOST_TABLES and len(set(self.tables)) == len(self.tables)
+        self._require(is_fit, f"tables() must return 1 to {MOST_TABLES} different names")
         for one in self.tables:
-            fits = isinstance(one, str) and len(one) <= MAX_TABLE and _TABLE.fullmatch(one)
-            if not fits or not self.owns(one):
-                raise PluginError(
-                    f"tables {self.name}: a table's name begins with {self.prefix} and has at most {MAX_TABLE} small "
-                    f"letters, digits and underscores, not {str(one)[:MAX_TABLE]!r}"
-                )
+            fits = isinstance(one, str) and len(one) <= MAX_TABLE and _TABLE.fullmatch(one) is not None
+            self._require(
+                fits and self.owns(one),
+                f"a table's name begins with {self.prefix} and has at most {MAX_TABLE} small letters, digits and "
+                f"underscores, not {str(one)[:MAX_TABLE]!r}",
+            )
 
     def _check_columns(self, field: str, found: Mapping[str, str]) -> None:
-        if not isinstance(found, Mapping):
-            raise PluginError(f"tables {self.name}: {field} must be a mapping of table to column")
+        self._require(isinstance(found, Mapping), f"{field} must be a mapping of table to column")
         for table, column in found.items():
-            if table not in self.tables:
-                raise PluginError(
-                    f"tables {self.name}: {field}: {str(table)[:MAX_TABLE]!r} is none of its tables"
-                )
-            if not isinstance(column, str) or not _COLUMN.fullmatch(column):
-                raise PluginError(f"tables {self.name}: {field}: {table} needs the name of a column")
+            self._require(table in self.tables, f"{field}: {str(table)[:MAX_TABLE]!r} is none of its tables")
+            is_column = isinstance(column, str) and _COLUMN.fullmatch(column) is not None
+            self._require(is_column, f"{field}: {table} needs the name of a column")

@@ -1,45 +1,23 @@
-"""What the objects of plugins must be, return and raise: type, range and membership.
+"""What the objects of plugins must return and raise: type, range and membership; their form is judged by ``hookspecs``.
 
-Their form is checked when they are registered, and not when a run needs it.
-
-Every call of a schedule type, a router, an alarm channel, a glue type, a run listener, a log store or an identity
-provider goes through here, so that one that returns something else, raises ``SystemExit`` or returns what runs code of
-its own fails its own job, run, send or sign-in, by name. One that may hang is called on a thread of
-:mod:`xwheel.runtime.foreign` besides.
+Every call of a plugin's object goes through here, so that one that returns something else, raises ``SystemExit`` or
+returns what runs code of its own fails its own job, run, send or sign-in, by name. One that may hang is called on a
+thread of :mod:`xwheel.runtime.foreign` besides.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
 from itertools import islice
 from typing import Any, Final, TypeVar
 
 from xwheel.errors import LogStoreError, PluginError, RouteError, ScheduleError, StorageError, XwheelError
 from xwheel.model import RegisteredExecutor
-from xwheel.plugin.contracts import (
-    ChecksSavedSource,
-    ChecksSetup,
-    ChecksSource,
-    Commands,
-    KeepsMails,
-    PartHealth,
-    ReportsHealth,
-    ScheduleSpec,
-    ScheduleType,
-    TakesOptions,
-)
-from xwheel.plugin.gates import Gate, KnowsOwners, MakesFirst, check_gate
-from xwheel.plugin.group_calls import GroupCalls
-from xwheel.plugin.identities import SignsInByPassword, SignsInByRedirect, SignsOut
-from xwheel.plugin.job_owners import OwnsJobs, check_owner_table
-from xwheel.plugin.pages import Pages, find_files
-from xwheel.plugin.routes import Routes, check_routes_name
+from xwheel.plugin.contracts import PartHealth, ReportsHealth, ScheduleSpec, ScheduleType
 from xwheel.plugin.run_logs import LogText, ReadsLogs, TakesLogs
-from xwheel.plugin.tables import KnownTables, Tables
 from xwheel.wire.messages import LogPart, LogReceipt
 
 logger = logging.getLogger(__name__)
@@ -56,108 +34,40 @@ TEXT_LENGTH: Final = 500
 SHOWN_LENGTH: Final = 60
 SHOWN_BITS: Final = 128
 LONGEST_WAIT_S: Final = 1e9
-MAX_NAME: Final = 64
-"""Characters of a name; of a schedule type's :data:`MAX_SCHEDULE_NAME`. They fit the columns that hold them."""
-
-MAX_SCHEDULE_NAME: Final = 32
-_NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f\x85\ufeff]+")
-_COMMAND: Final = re.compile(r"[a-z][a-z0-9-]*(/[a-z][a-z0-9-]*)?")
-_MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-OPTIONAL: Final[Mapping[str, Sequence[type[Any]]]] = {
-    "router": (TakesOptions,),
-    "glue type": (ChecksSource, ChecksSavedSource),
-    "log store": (ChecksSetup,),
-    "set of routes": (KeepsMails,),
-    "set of resources": (KeepsMails,),
-    "gate": (KnowsOwners, MakesFirst),
-    "identity provider": (SignsInByPassword, SignsInByRedirect, SignsOut),
-}
-"""Kind to what its objects may do besides; one that has such a method must have it in the right form."""
-
-_TYPES: Final[dict[str, type]] = {
-    "str": str,
-    "bool": bool,
-    "Mapping[str, str]": Mapping,
-    "Sequence[str]": Sequence,
-}
 
 
-def check_object(kind: str, contract: type[Any], item: object) -> None:
-    """Give an object the defaults of attributes that it leaves out; refuse it if it is not what it is registered as.
-
-    Args:
-        kind: What it shall be, such as ``router``.
-        contract: The protocol of that kind.
-        item: The object.
-
-    Raises:
-        PluginError: An attribute or a method is missing or of another form; the message names it.
-    """
-    for attribute, annotation in inspect.get_annotations(contract).items():
-        wanted = _TYPES[annotation]
-        if attribute in vars(contract) and not hasattr(item, attribute):
-            _set_default(item, attribute, vars(contract)[attribute])
-        found = getattr(item, attribute, None)
-        if not isinstance(found, wanted):
-            words = "missing" if not hasattr(item, attribute) else f"{type(found).__name__}"
-            raise PluginError(
-                f"{_named(item)} is no {kind}: {attribute} must be {wanted.__name__}, not {words}"
-            )
-    name = getattr(item, "name", "")
-    limit = MAX_SCHEDULE_NAME if kind == "schedule type" else MAX_NAME
-    if len(name) > limit or not _NAME.fullmatch(name):
-        raise PluginError(
-            f"{_named(item)}: a {kind}'s name has 1 to {limit} characters and no blanks, not {name[:MAX_NAME]!r}"
-        )
-    for method, pattern in _methods(contract):
-        _check_method(kind, method, pattern, item)
-    for more in OPTIONAL.get(kind, ()):
-        _check_optional(kind, more, item)
-    if kind == "identity provider" and not isinstance(item, SignsInByPassword | SignsInByRedirect):
-        raise PluginError(f"{_named(item)} is no {kind}: it needs the method sign_in, or begin and finish")
-    _check_whole(kind, item)
+def read_entries(group: str, read: Callable[[Any], T]) -> list[T]:
+    """Return what the entry points of a group name, read; one that cannot be is logged and left out."""
+    found = []
+    for entry in entry_points(group=group):
+        try:
+            found.append(read(entry.load()))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            logger.warning("entry point %s = %s of %s: %s", entry.name, entry.value, group, words_of(error))
+    return found
 
 
-def _check_whole(kind: str, item: object) -> None:
-    """Refuse an object whose attributes do not go together, or that names what is not there."""
-    match kind, item:
-        case "set of pages", Pages():
-            find_files(item)
-        case "set of tables", Tables():
-            KnownTables(item)
-        case "set of routes", Routes():
-            check_routes_name(item.name)
-        case "gate", Gate():
-            check_gate(item)
-        case "set of commands", Commands():
-            _check_commands(item)
-        case "set of group calls", GroupCalls():
-            if not item.title.strip() or not item.title.isprintable():
-                raise PluginError(f"group calls {item.name}: title must be some words")
-        case "set of resources", _ if hasattr(item, "owner_table"):
-            check_owner_table(item.owner_table)
-            _check_optional(kind, OwnsJobs, item)
+def require(holds: bool, words: str) -> None:
+    """Raise a :class:`PluginError` with these words unless what they say holds."""
+    if not holds:
+        raise PluginError(words)
 
 
-def _check_commands(item: Commands) -> None:
-    if not _COMMAND.fullmatch(item.name):
-        raise PluginError(
-            f"commands {item.name[:MAX_NAME]}: a command's name has small letters, digits and dashes only, "
-            "and one / if it is a command of a group"
-        )
-    if not item.help.strip() or not item.help.isprintable():
-        raise PluginError(f"commands {item.name}: help must be one sentence")
-    if not _MODULE.fullmatch(item.module):
-        raise PluginError(
-            f"commands {item.name}: module must be the name of a module, not {item.module[:MAX_NAME]!r}"
-        )
+def is_text(value: object, most: int, least: int = 0) -> bool:
+    """Return whether a value is a plain text of so many characters; a subclass may be anything."""
+    return type(value) is str and least <= len(value) <= most
 
 
-def _check_optional(kind: str, contract: type[Any], item: object) -> None:
-    """Refuse an object with a part of what else its kind may have, or with that in another form."""
-    found = [method for method, _ in _methods(contract) if hasattr(item, method)]
-    for method, pattern in _methods(contract) if found else ():
-        _check_method(kind, method, pattern, item)
+def is_number(value: object, least: int, most: int) -> bool:
+    """Return whether a value is a plain whole number in a range."""
+    return type(value) is int and least <= value <= most
+
+
+def name_of(plugin: object) -> str:
+    """Return what messages call a plugin's object."""
+    return str(getattr(plugin, "name", type(plugin).__name__))
 
 
 def words_of(said: object, kind: str = "") -> str:
@@ -179,12 +89,7 @@ def error_words(error: BaseException) -> str:
 def guarded(
     what: str, call: Callable[[], T], *, allowed: type[XwheelError] | tuple[type[XwheelError], ...] = ()
 ) -> T:
-    """Return what a call to a plugin returns.
-
-    Args:
-        what: The plugin, for the message, such as ``schedule type CRON``.
-        call: Calls it.
-        allowed: What it may raise by its contract.
+    """Return what a call to a plugin, such as ``schedule type CRON``, returns; it may raise what is ``allowed``.
 
     Raises:
         PluginError: It raised anything else; ``SystemExit``, ``KeyboardInterrupt`` and ``GeneratorExit`` count too.
@@ -199,11 +104,13 @@ def guarded(
 
 def reported_health(plugin: ReportsHealth) -> Sequence[PartHealth]:
     """Return what a plugin says of the health of what it calls; nothing if it fails, which the log tells."""
-    name = getattr(plugin, "name", type(plugin).__name__)
+    name = name_of(plugin)
     try:
         found = guarded(f"{name}: health()", lambda: tuple(plugin.health()))
-        if not all(isinstance(item, PartHealth) for item in found):
-            raise PluginError(f"{name}: health() must return objects of PartHealth")
+        require(
+            all(isinstance(item, PartHealth) for item in found),
+            f"{name}: health() must return objects of PartHealth",
+        )
     except PluginError as error:
         logger.warning("%s", error)
         return ()
@@ -216,24 +123,21 @@ def log_text(plugin: ReadsLogs, read: Callable[[], LogText]) -> LogText:
     Raises:
         XwheelError: As the plugin says; ``LogStoreError`` if it raised anything else, or returned no such text.
     """
-    name = getattr(plugin, "name", type(plugin).__name__)
+    what = f"logs of {name_of(plugin)}"
     try:
-        found = guarded(f"logs of {name}", read, allowed=XwheelError)
-    except LogStoreError:
-        raise
+        found = guarded(what, read, allowed=XwheelError)
     except PluginError as error:
-        raise LogStoreError(str(error)) from error
+        raise error if isinstance(error, LogStoreError) else LogStoreError(str(error)) from error
     kinds = (int, int, str, bool, str, str)
     if type(found) is not LogText or tuple(map(type, found)) != kinds:
-        raise LogStoreError(f"logs of {name}: a LogText is due, not an object of {type(found).__qualname__}")
+        raise LogStoreError(f"{what}: a LogText is due, not an object of {type(found).__qualname__}")
     return found
 
 
 def wants_logs(plugin: TakesLogs) -> bool:
     """Return whether a plugin wants logs shipped; not if it fails, which the log tells."""
-    name = getattr(plugin, "name", type(plugin).__name__)
     try:
-        return guarded(f"{name}: wants_logs()", plugin.wants_logs) is True
+        return guarded(f"{name_of(plugin)}: wants_logs()", plugin.wants_logs) is True
     except PluginError as error:
         logger.warning("%s", error)
         return False
@@ -247,12 +151,11 @@ def log_receipts(
     Raises:
         LogStoreError: It raised that or anything else, or returned no receipts of these runs.
     """
-    name = getattr(plugin, "name", type(plugin).__name__)
+    name = name_of(plugin)
+    allowed = (LogStoreError, StorageError)
     try:
         found = guarded(
-            f"logs of {name}",
-            lambda: list(plugin.take_logs(instance, parts, group_id)),
-            allowed=(LogStoreError, StorageError),
+            f"logs of {name}", lambda: list(plugin.take_logs(instance, parts, group_id)), allowed=allowed
         )
     except LogStoreError:
         raise
@@ -279,18 +182,20 @@ def next_due(name: str, kind: ScheduleType, spec: ScheduleSpec, after_ms: int) -
         raise
     except BaseException as error:
         if isinstance(error, ValueError | OverflowError) and after_ms > LAST_MS - NEAR_MS:
-            raise ScheduleError(
-                "schedule_conf", f"leads beyond the year 9999 (schedule type {name})"
-            ) from error
+            raise _too_late(name) from error
         raise PluginError(f"schedule type {name} failed: {error_words(error)}") from error
     if due_ms is None or (type(due_ms) is int and after_ms < due_ms <= LAST_MS):
         return due_ms
     if type(due_ms) is int and due_ms > LAST_MS:
-        raise ScheduleError("schedule_conf", f"leads beyond the year 9999 (schedule type {name})")
+        raise _too_late(name)
     raise PluginError(
         f"schedule type {name} returned {_shown(due_ms)} for the time after {after_ms}: a due time is an int of "
         "milliseconds later than that, or None"
     )
+
+
+def _too_late(name: str) -> ScheduleError:
+    return ScheduleError("schedule_conf", f"leads beyond the year 9999 (schedule type {name})")
 
 
 def chosen_executors(
@@ -299,11 +204,8 @@ def chosen_executors(
     """Return what a router chose, drawn from the executors that it was given.
 
     A sequence of any kind counts, read once and never further than there are executors. A copy that equals one of the
-    executors stands for it, and so does its address.
-
-    Args:
-        chosen: What the router returned; to read it may run the router's code, so this is called where it is.
-        known: The executors that it was given, by address.
+    executors stands for it, and so does its address. To read it may run the router's code, so this is called where
+    that is; ``known`` has the executors by address.
 
     Raises:
         RouteError: It is no sequence, is empty, or holds what is none of the executors, or one of them twice; the
@@ -351,51 +253,8 @@ def seconds(given: object) -> float | None:
 
 def _shown(value: object) -> str:
     """Return a value as a message shows it, without running code of its own."""
-    if type(value) is int and value.bit_length() <= SHOWN_BITS:
-        return repr(value)
-    if type(value) in (float, bool):
+    if type(value) in (float, bool) or (type(value) is int and value.bit_length() <= SHOWN_BITS):
         return repr(value)
     if type(value) in (str, bytes):
         return repr(value[:SHOWN_LENGTH])  # type: ignore[index]
     return f"an object of {type(value).__qualname__}"[:SHOWN_LENGTH]
-
-
-def _set_default(item: object, attribute: str, value: object) -> None:
-    for owner in (item, type(item)):  # its class, if it has slots or is frozen
-        try:
-            setattr(owner, attribute, value)
-        except (AttributeError, TypeError):
-            continue
-        return
-    raise PluginError(f"{_named(item)} takes no attribute: write {attribute} = {value} in its class")
-
-
-def _methods(contract: type[Any]) -> Iterator[tuple[str, Callable[..., object]]]:
-    for name, value in vars(contract).items():
-        if inspect.isfunction(value) and not name.startswith("_"):
-            yield name, value
-
-
-def _check_method(kind: str, name: str, pattern: Callable[..., object], item: object) -> None:
-    method = getattr(item, name, None)
-    expected = list(inspect.signature(pattern).parameters)[1:]
-    form = f"{name}({', '.join(expected)})"
-    if not callable(method):
-        raise PluginError(f"{_named(item)} is no {kind}: the method {form} is missing")
-    if inspect.iscoroutinefunction(method):
-        raise PluginError(f"{_named(item)} is no {kind}: {form} must be a plain method, not an async one")
-    try:
-        signature = inspect.signature(method)
-    except ValueError:
-        return  # compiled code may have none
-    try:
-        signature.bind(*expected)
-    except TypeError as error:
-        raise PluginError(
-            f"{_named(item)} is no {kind}: {name}{signature} cannot be called as {form}: {error}"
-        ) from None
-
-
-def _named(item: object) -> str:
-    kind = item if isinstance(item, type) else type(item)
-    return f"class {kind.__qualname__}" if isinstance(item, type) else f"an object of {kind.__qualname__}"

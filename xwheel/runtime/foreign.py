@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Generic, TypeVar
 
 from xwheel.clock import Clock
@@ -27,6 +28,14 @@ REMIND_MS: Final = 600_000
 """A plugin that fails again and again is named in the log this often."""
 
 
+def ends_in_time(work: Callable[[], object], seconds: float, thread: str) -> bool:
+    """Do work that raises nothing on a thread of this name; return False if it is left behind after these seconds."""
+    worker = threading.Thread(target=work, name=thread, daemon=True)
+    worker.start()
+    worker.join(seconds)
+    return not worker.is_alive()
+
+
 class HangingError(PluginError):
     """A plugin did not come back in time, or is not called since too many of its calls hang.
 
@@ -39,6 +48,7 @@ class HangingError(PluginError):
         self.item = item
 
 
+@dataclass(slots=True, eq=False)
 class PluginCall(Generic[T]):
     """Work on a thread of its own, for one item after another.
 
@@ -49,14 +59,13 @@ class PluginCall(Generic[T]):
         done: Set once the work ended; then ``result`` or ``error`` is there.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.item: object = None
-        self.is_over = False
-        self.is_left = False
-        self.done = threading.Event()
-        self.result: T | None = None
-        self.error: BaseException | None = None
+    name: str
+    item: object = None
+    is_over: bool = False
+    is_left: bool = False
+    done: threading.Event = field(default_factory=threading.Event)
+    result: T | None = None
+    error: BaseException | None = None
 
     def goes_on(self, item: object) -> bool:
         """Note what is asked about next; return False if the time is up and the rest must wait for another call."""
@@ -96,10 +105,10 @@ class PluginThreads:
         """
         call = self.start(name, work, f"xwheel-plugin-{name}", _log_return)
         if call is None:
-            text = (
-                f"{name} hangs in {self.hanging()[name]} calls: it is not called until one of them comes back"
+            count = self.hanging()[name]
+            raise HangingError(
+                f"{name} hangs in {count} calls: it is not called until one of them comes back"
             )
-            raise HangingError(text)
         if not self._await(call):
             logger.warning("%s did not come back in %g s and is left behind", name, self.timeout_s)
             raise HangingError(f"{name} did not answer within {self.timeout_s:g} s", call.item)
@@ -114,13 +123,9 @@ class PluginThreads:
         thread: str,
         on_return: Callable[[PluginCall[T]], None],
     ) -> PluginCall[T] | None:
-        """Start a call without waiting for it; return None if too many calls of this plugin hang.
+        """Start a call on a thread of this name, not waiting for it; return None if too many calls of the plugin hang.
 
-        Args:
-            name: Whose code it calls.
-            work: As for :meth:`call`.
-            thread: The thread's name.
-            on_return: Called on that thread when a call ends that was left behind.
+        If the call ends after it was left behind, that thread calls ``on_return``.
         """
         with self._lock:
             if self._hanging[name] >= self.most_hanging:
@@ -173,44 +178,40 @@ class PluginThreads:
             on_return(call)
 
 
+@dataclass(slots=True, eq=False)
 class CountedCalls:
     """Calls of one plugin object that counts its failures; the first of several and the end of them are in the log.
 
     Thread-safety: any thread.
 
     Attributes:
-        failures: How many of the last calls failed, one after the other.
-        last_error: What the last of all failures was.
-
-    Args:
         what: Whose code it calls, such as ``log store file``.
         trouble: What does not happen while it fails, for the log.
         threads: What it is called on.
         clock: Measures for how long it fails.
         log: Where its failures are said.
+        failures: How many of the last calls failed, one after the other.
+        last_error: What the last of all failures was.
     """
 
-    def __init__(
-        self, what: str, trouble: str, threads: PluginThreads, clock: Clock, log: logging.Logger
-    ) -> None:
-        self.failures = 0
-        self.last_error = ""
-        self._what = what
-        self._trouble = trouble
-        self._threads = threads
-        self._clock = clock
-        self._log = log
-        self._lock = threading.Lock()
-        self._said_ms: int | None = None
+    what: str
+    trouble: str
+    threads: PluginThreads
+    clock: Clock
+    log: logging.Logger
+    failures: int = field(default=0, init=False)
+    last_error: str = field(default="", init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _said_ms: int | None = field(default=None, init=False)
 
     def hanging(self) -> int:
         """Return how many calls were left behind and have not come back."""
-        return self._threads.hanging()[self._what]
+        return self.threads.hanging()[self.what]
 
     def _counted(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns; raises :class:`PluginError` if it does so or does not come back in time."""
         try:
-            answer = self._threads.call(self._what, lambda _: work())
+            answer = self.threads.call(self.what, lambda _: work())
         except PluginError as error:
             self._failed(error)
             raise
@@ -219,7 +220,7 @@ class CountedCalls:
 
     def _failed(self, error: PluginError) -> None:
         # not the error itself, which holds what was passed to the plugin
-        now_ms, said = self._clock.monotonic_ms(), str(error)
+        now_ms, said = self.clock.monotonic_ms(), str(error)
         with self._lock:
             self.failures += 1
             self.last_error = said
@@ -228,7 +229,7 @@ class CountedCalls:
                 self._said_ms = now_ms
             count = self.failures
         if is_news:
-            self._log.warning("%s (%d failures by now): %s", self._trouble, count, said)
+            self.log.warning("%s (%d failures by now): %s", self.trouble, count, said)
 
     def _worked(self) -> None:
         if not self.failures:
@@ -237,9 +238,10 @@ class CountedCalls:
             count, self.failures = self.failures, 0
             self._said_ms = None
         if count:
-            self._log.info("%s works again after %d failures", self._what, count)
+            self.log.info("%s works again after %d failures", self.what, count)
 
 
+@dataclass(slots=True, eq=False)
 class PluginWorker(Generic[T, R]):
     """Hands what waits in a bounded queue to a plugin, one call after another, on a thread that can be left behind.
 
@@ -247,7 +249,7 @@ class PluginWorker(Generic[T, R]):
 
     Thread-safety: all methods may be called from any thread.
 
-    Args:
+    Attributes:
         name: Whose code it calls, such as ``alarm channel email``.
         thread: The thread's name.
         work: Calls the plugin, and raises nothing.
@@ -257,45 +259,34 @@ class PluginWorker(Generic[T, R]):
         limit: Items that may wait.
         batch: Items in one call, at most.
         drops_oldest: What is put into a full queue takes the place of the oldest items; otherwise it is refused.
+        is_closed: No further call begins.
     """
 
-    def __init__(
-        self,
-        name: str,
-        thread: str,
-        work: Callable[[Sequence[T]], R],
-        done: Callable[[Sequence[T], R], None],
-        threads: PluginThreads,
-        clock: Clock,
-        *,
-        limit: int,
-        batch: int = 1,
-        drops_oldest: bool = False,
-    ) -> None:
-        self.is_closed = False
-        self._name = name
-        self._thread = thread
-        self._work = work
-        self._done = done
-        self._threads = threads
-        self._clock = clock
-        self._limit = limit
-        self._batch = batch
-        self._waiting: deque[T] = deque()
-        self._drop = self._waiting.popleft if drops_oldest else self._waiting.pop
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._call: PluginCall[R | None] | None = None
-        self._present: Sequence[T] = ()
-        self._began_ms = 0
+    name: str
+    thread: str
+    work: Callable[[Sequence[T]], R]
+    done: Callable[[Sequence[T], R], None]
+    threads: PluginThreads
+    clock: Clock
+    _: KW_ONLY
+    limit: int
+    batch: int = 1
+    drops_oldest: bool = False
+    is_closed: bool = field(default=False, init=False)
+    _waiting: deque[T] = field(default_factory=deque, init=False)
+    _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
+    _call: PluginCall[R | None] | None = field(default=None, init=False)
+    _present: Sequence[T] = field(default=(), init=False)
+    _began_ms: int = field(default=0, init=False)
 
     def put(self, items: Sequence[T]) -> Sequence[T]:
         """Let items wait for their turn; return those that were dropped or refused instead."""
-        with self._lock:
+        with self._changed:
             if self.is_closed:
                 return items
             self._waiting.extend(items)
-            lost = [self._drop() for _ in range(len(self._waiting) - self._limit)]
+            drop = self._waiting.popleft if self.drops_oldest else self._waiting.pop
+            lost = [drop() for _ in range(len(self._waiting) - self.limit)]
             if self._call is None:
                 self._start()
             elif not self._present:
@@ -308,12 +299,12 @@ class PluginWorker(Generic[T, R]):
 
     def busy_ms(self) -> int | None:
         """Return how long the present call has lasted; None if there is none."""
-        with self._lock:
-            return self._clock.monotonic_ms() - self._began_ms if self._present else None
+        with self._changed:
+            return self.clock.monotonic_ms() - self._began_ms if self._present else None
 
     def hanging(self) -> int:
         """Return how many threads were left behind and have not come back."""
-        return self._threads.hanging()[self._name]
+        return self.threads.hanging()[self.name]
 
     def check(self, lost: Callable[[T, int | None], None]) -> int | None:
         """Leave a call behind that takes too long; return in how many milliseconds to check again, None if not needed.
@@ -323,24 +314,19 @@ class PluginWorker(Generic[T, R]):
                 many calls hang.
         """
         failed: list[tuple[T, int | None]] = []
-        with self._lock:
+        with self._changed:
             if self._call is not None and self._present:
-                took_ms = self._clock.monotonic_ms() - self._began_ms
-                if (left_ms := round(self._threads.timeout_s * 1000) - took_ms) > 0:
+                took_ms = self.clock.monotonic_ms() - self._began_ms
+                if (left_ms := round(self.threads.timeout_s * 1000) - took_ms) > 0:
                     return left_ms
-                self._threads.leave(self._call)
+                self.threads.leave(self._call)
                 failed = [(item, took_ms) for item in self._present]
-                logger.warning(
-                    "%s did not come back from %s in %d ms and is left alone with it; %d calls hang",
-                    self._name,
-                    self._call.item,
-                    took_ms,
-                    self.hanging(),
-                )
+                words = "%s did not come back from %s in %d ms and is left alone with it; %d calls hang"
+                logger.warning(words, self.name, self._call.item, took_ms, self.hanging())
                 self._call, self._present = None, ()
                 if self._waiting:
                     self._start()
-            if self._call is None and self.hanging() >= self._threads.most_hanging:
+            if self._call is None and self.hanging() >= self.threads.most_hanging:
                 failed += [(item, None) for item in self._waiting]
                 self._waiting.clear()
         for item, took in failed:
@@ -349,47 +335,47 @@ class PluginWorker(Generic[T, R]):
 
     def rest(self, seconds: float) -> None:
         """Wait until something is put or the worker is closed, at most this long; for ``done``."""
-        with self._lock:
+        with self._changed:
             if not self.is_closed:
                 self._changed.wait(seconds)
 
     def close(self) -> None:
         """Begin no further call; what waits stays in the queue."""
-        with self._lock:
+        with self._changed:
             self.is_closed = True
             self._changed.notify_all()
 
     def _start(self) -> None:
-        self._call = self._threads.start(self._name, self._run, self._thread, self._returned)
+        self._call = self.threads.start(self.name, self._run, self.thread, self._returned)
 
     def _run(self, call: PluginCall[R | None]) -> R | None:
         """Work until there is nothing to do; return what came of a call that was left behind."""
         while batch := self._take(call):
-            result = self._work(batch)
-            with self._lock:
+            result = self.work(batch)
+            with self._changed:
                 if call.is_left:
                     return result
                 self._present = ()
-            self._done(batch, result)
+            self.done(batch, result)
         return None
 
     def _take(self, call: PluginCall[R | None]) -> Sequence[T]:
         """Wait for the next batch; an empty one ends the thread."""
-        with self._lock:
+        with self._changed:
             while not (self._waiting or self.is_closed) and self._changed.wait(IDLE_S):
                 pass
-            size = 0 if self.is_closed else min(self._batch, len(self._waiting))
+            size = 0 if self.is_closed else min(self.batch, len(self._waiting))
             batch = [self._waiting.popleft() for _ in range(size)]
             if not batch:
                 self._call = None
                 return ()
             call.goes_on(batch[0])
-            self._present, self._began_ms = batch, self._clock.monotonic_ms()
+            self._present, self._began_ms = batch, self.clock.monotonic_ms()
             return batch
 
     def _returned(self, call: PluginCall[R | None]) -> None:
-        logger.warning("%s came back late from %s: %s", self._name, call.item, call.result)
-        with self._lock:
+        logger.warning("%s came back late from %s: %s", self.name, call.item, call.result)
+        with self._changed:
             if self._waiting and self._call is None and not self.is_closed:
                 self._start()
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from xwheel.plugin import Identity, KnownAccount
-
+from xwheel_accounts.identities import Identity, KnownAccount
 from xwheel_accounts.passwords import verify_password
 
 

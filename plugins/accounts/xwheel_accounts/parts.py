@@ -10,11 +10,12 @@ from xwheel.access.rights import Rights
 from xwheel.access.tokens import TokenManager
 from xwheel.api.http.client import TrustedProxies
 from xwheel.config import Config
-from xwheel.plugin import IdentityProvider, PluginSite
+from xwheel.plugin import PluginSite
 from xwheel.plugin.registries import Registry
 from xwheel.storage.database.engine import Database
 
 from xwheel_accounts.accounts import AccountManager
+from xwheel_accounts.identities import IdentityProvider
 from xwheel_accounts.places import PasswordPlaces
 from xwheel_accounts.providers import IdentityProviders
 from xwheel_accounts.sessions import SessionStore

@@ -9,7 +9,11 @@ from typing import Final, TypeVar
 from xwheel.clock import Clock
 from xwheel.config.sections import AccountsSection
 from xwheel.errors import ConfigError, IdentityError, PluginError
-from xwheel.plugin.identities import (
+from xwheel.plugin.registries import Registry
+from xwheel.plugin.validation import TEXT_LENGTH, words_of
+from xwheel.runtime.foreign import CountedCalls, PluginThreads
+
+from xwheel_accounts.identities import (
     Identity,
     IdentityProvider,
     KnownAccount,
@@ -21,9 +25,6 @@ from xwheel.plugin.identities import (
     checked_page,
     checked_start,
 )
-from xwheel.plugin.registries import Registry
-from xwheel.plugin.validation import TEXT_LENGTH, words_of
-from xwheel.runtime.foreign import CountedCalls, PluginThreads
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class CheckedProvider(CountedCalls):
         """
         provider = self._provider
         if not isinstance(provider, SignsInByPassword):
-            raise IdentityError(f"{self._what} takes no passwords")
+            raise IdentityError(f"{self.what} takes no passwords")
         return self._call(
             lambda: provider.sign_in(name, password, known),
             lambda found: checked_identity(self.name, found),
@@ -114,7 +115,7 @@ class CheckedProvider(CountedCalls):
 
     def _redirecting(self) -> SignsInByRedirect:
         if not isinstance(self._provider, SignsInByRedirect):
-            raise IdentityError(f"{self._what} has no page elsewhere")
+            raise IdentityError(f"{self.what} has no page elsewhere")
         return self._provider
 
     def _call(
@@ -134,7 +135,7 @@ class CheckedProvider(CountedCalls):
             for secret in secrets:
                 if len(secret) >= LEAST_HIDDEN:
                     words = words.replace(secret, "***")
-            text = f"{self._what} failed: {type(error).__name__}: {words}"
+            text = f"{self.what} failed: {type(error).__name__}: {words}"
             raise PluginError(text[:TEXT_LENGTH]) from None
 
 

@@ -20,12 +20,13 @@ from xwheel.errors import (
     TooManyTriesError,
 )
 from xwheel.model.access import Actor, ActorKind, Permission
-from xwheel.plugin import KnownAccount, RecordsDeeds
+from xwheel.plugin import RecordsDeeds
 from xwheel.runtime.http_limits import peer_of
 from xwheel.storage.database.engine import Connection, Database
 
 from xwheel_accounts import throttle
 from xwheel_accounts.accounts import LINK_MS, is_admin_of_all, same_password
+from xwheel_accounts.identities import KnownAccount
 from xwheel_accounts.passwords import hash_password, needs_rehash, verify_password
 from xwheel_accounts.places import PasswordPlaces
 from xwheel_accounts.providers import IdentityProviders

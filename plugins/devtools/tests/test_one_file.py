@@ -130,7 +130,7 @@ def test_u10_check_does_not_wait_for_a_plugin_that_hangs(put_file: PutFile) -> N
 
 PROVIDER = """
 from xwheel import hookimpl
-from xwheel.plugin import Identity
+from xwheel_accounts import Identity
 
 class Open:
     name = "open"

@@ -92,7 +92,7 @@ class CheckedStore(CountedCalls):
 
     def _call(self, call: Callable[[], object], check: Callable[[object], T]) -> T:
         try:
-            return self._counted(lambda: check(guarded(self._what, call)))
+            return self._counted(lambda: check(guarded(self.what, call)))
         except PluginError as error:
             raise LogStoreError(str(error)) from error
 

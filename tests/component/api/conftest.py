@@ -80,13 +80,12 @@ class ScriptGlue:
 
 def shipped_plugins() -> Plugins:
     """What the core ships, without a look at what is installed."""
-    config = build_config({})
     types = [
         item
         for module in (schedule_types, daily_interval)
-        for item in module.xwheel_register_schedule_types(config)
+        for item in module.xwheel_register_schedule_types()
     ]
-    ways = routers.xwheel_register_routers(config)
+    ways = routers.xwheel_register_routers()
     return Plugins(
         schedule_types=Registry[ScheduleType]("schedule type", {item.name: item for item in types}, {}),
         routers=Registry[Router]("router", {item.name: item for item in ways}, {}),

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from xwheel_accounts import Identity, KnownAccount, SignInStart
 from xwheel_accounts.providers import IdentityProviders
 
 from xwheel.clock import ManualClock
 from xwheel.config import build_config
-from xwheel.plugin import Identity, KnownAccount, SignInStart
 from xwheel.plugin.registries import Registry
 
 PASSWORD = "nine herons above the weir"

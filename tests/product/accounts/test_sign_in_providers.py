@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from xwheel_accounts import Identity, KnownAccount
 from xwheel_accounts.local import LocalAccounts
 from xwheel_accounts.passwords import hash_password
 from xwheel_accounts.places import PasswordPlaces, PasswordsBusyError
@@ -21,7 +22,6 @@ from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.errors import IdentityError
 from xwheel.model.access import Grants
-from xwheel.plugin import Identity, KnownAccount
 from xwheel.storage.database.engine import Database
 
 ADDRESS = "10.0.0.1"

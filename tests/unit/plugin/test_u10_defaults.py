@@ -18,7 +18,8 @@ from xwheel.config import Config, build_config
 from xwheel.errors import DuplicateNameError, PluginError, RouteError
 from xwheel.plugin import GlueType, PluginOptions, Router, hookimpl
 from xwheel.plugin.discovery import load_glue_types, load_plugins, survey_plugins
-from xwheel.plugin.validation import check_object, chosen_executors
+from xwheel.plugin.hookspecs import check_object
+from xwheel.plugin.validation import chosen_executors
 
 PLAIN = """
 from xwheel import hookimpl
@@ -66,13 +67,13 @@ class Slotted:
 
 def test_u10_defaults_reach_objects_of_any_form() -> None:
     slotted = Slotted()
-    check_object("router", Router, slotted)
+    check_object(Router, slotted)
     assert slotted.asks is False  # type: ignore[attr-defined]
     plain = SimpleNamespace(name="PLAIN", route=lambda context: context.addresses)
-    check_object("router", Router, plain)
+    check_object(Router, plain)
     assert plain.asks is False
     with pytest.raises(PluginError, match="asks must be bool, not NoneType"):
-        check_object("router", Router, SimpleNamespace(name="PLAIN", asks=None, route=lambda context: []))
+        check_object(Router, SimpleNamespace(name="PLAIN", asks=None, route=lambda context: []))
 
 
 def test_u10_a_glue_type_without_takes_source_takes_the_jobs_source(install: Install) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from xwheel.errors import ExecutorError, PluginError
 from xwheel.plugin.group_calls import GroupCalls
+from xwheel.plugin.hookspecs import check_object
 from xwheel.plugin.resources import Resources
-from xwheel.plugin.validation import check_object, error_words, guarded, seconds
+from xwheel.plugin.validation import error_words, guarded, seconds
 
 
 class MuteError(Exception):
@@ -63,11 +64,11 @@ class ToyCalls:
 
 @pytest.mark.parametrize("title", [None, 7, "", " ", "toy\ncalls"])
 def test_group_calls_say_what_they_are(title: Any) -> None:
-    check_object("set of group calls", GroupCalls, ToyCalls())
+    check_object(GroupCalls, ToyCalls())
     calls = ToyCalls()
     calls.title = title
     with pytest.raises(PluginError, match="title must be"):
-        check_object("set of group calls", GroupCalls, calls)
+        check_object(GroupCalls, calls)
 
 
 class ToyResources:
@@ -86,7 +87,7 @@ def test_who_keeps_mails_can_be_asked_as_the_contract_says() -> None:
         def keep_mails(self, job_id: int) -> str:
             return ""
 
-    check_object("set of resources", Resources, ToyResources())
-    check_object("set of resources", Resources, Keeper())
+    check_object(Resources, ToyResources())
+    check_object(Resources, Keeper())
     with pytest.raises(PluginError, match=r"cannot be called as keep_mails\(job_id, addresses\)"):
-        check_object("set of resources", Resources, Other())
+        check_object(Resources, Other())

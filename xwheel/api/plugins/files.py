@@ -13,24 +13,14 @@ _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 class ByteRange(NamedTuple):
-    """Part of a file.
-
-    Attributes:
-        start: Its first byte.
-        length: How many bytes.
-    """
+    """Part of a file: its first byte, and how many bytes."""
 
     start: int
     length: int
 
 
 class FilePart:
-    """Part of an open file, as a file of its own; a server may send it without copying it.
-
-    Args:
-        file: The file, which is closed with this.
-        part: What is read of it.
-    """
+    """Part of an open file, as a file of its own, which closes that file; a server may send it without copying it."""
 
     def __init__(self, file: BinaryIO, part: ByteRange) -> None:
         self._file = file
@@ -70,18 +60,17 @@ def wanted_range(text: str | None, size: int) -> ByteRange | None:
     found = _RANGE.fullmatch((text or "").strip())
     if found is None or not (found[1] or found[2]):
         return None
-    if not found[1]:
-        length = min(int(found[2]), size)
-        part = ByteRange(size - length, length)
-    else:
-        start = int(found[1])
-        last = min(int(found[2]), size - 1) if found[2] else size - 1
-        if found[2] and int(found[2]) < start:
+    if found[1]:
+        start, last = int(found[1]), int(found[2]) if found[2] else size - 1
+        if found[2] and last < start:
             return None  # no range, so it counts as if it were not there
-        part = ByteRange(start, last - start + 1)
-    if part.length <= 0 or part.start >= size:
+        length = min(last, size - 1) - start + 1
+    else:
+        length = min(int(found[2]), size)
+        start = size - length
+    if length <= 0:
         raise falcon.HTTPRangeNotSatisfiable(size)
-    return part
+    return ByteRange(start, length)
 
 
 def send_file(

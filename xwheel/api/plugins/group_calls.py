@@ -9,11 +9,12 @@ import falcon
 
 from xwheel.api.http.auth import Caller
 from xwheel.api.parts import ApiParts
+from xwheel.api.plugins.routes import read_all
 from xwheel.api.plugins.site import RouteSite
-from xwheel.errors import ConfigError, PluginError, WireError, XwheelError
+from xwheel.errors import PluginError, WireError, XwheelError
 from xwheel.model.access import current_actor
 from xwheel.plugin.group_calls import GroupCall, GroupReply, read_group_calls
-from xwheel.plugin.validation import error_words, guarded
+from xwheel.plugin.validation import error_words
 from xwheel.wire import contract
 from xwheel.wire.messages import Response
 
@@ -36,34 +37,17 @@ class _Known(NamedTuple):
 
 
 class PluginCalls:
-    """The calls of all plugins, by name.
-
-    Args:
-        parts: What the applications work with.
-        taken: Names that are xwheel's own.
-
-    Raises:
-        PluginError: A plugin's calls cannot be served; the message names it.
-        ConfigError: A plugin cannot use a setting.
-    """
+    """The calls of all plugins, by name; none has one of the names that are ``taken`` by xwheel's own."""
 
     def __init__(self, parts: ApiParts, taken: Collection[str]) -> None:
         self._known: dict[str, _Known] = {}
-        registry = parts.plugins.group_calls
-        for key, item in sorted(registry.items()):
-            owner = registry.owners[key]
-            try:
-                found = guarded(
-                    f"group calls {key}",
-                    lambda: read_group_calls(item, RouteSite(parts)),  # noqa: B023 - called at once
-                    allowed=(PluginError, ConfigError),
-                )
-            except PluginError as error:
-                raise PluginError(f"{owner}: {error}") from error
+        for owner, item, found in read_all(
+            "group calls", parts.plugins.group_calls, lambda item: read_group_calls(item, RouteSite(parts))
+        ):
             for name, answer in found.items():
                 if name in taken or name in self._known:
                     other = self._known[name].owner if name in self._known else "xwheel itself"
-                    raise PluginError(f"{owner}: group calls {key}: {other} answers {name} already")
+                    raise PluginError(f"{owner}: group calls {item.name}: {other} answers {name} already")
                 self._known[name] = _Known(owner, item.title, answer)
 
     @property
@@ -72,12 +56,7 @@ class PluginCalls:
         return self._known.keys()
 
     def answer(self, name: str, caller: Caller, read: Callable[[], bytes]) -> Response:
-        """Answer a call, as the caller, who is the current actor.
-
-        Args:
-            name: One of :attr:`names`.
-            caller: Whose token was shown.
-            read: Reads the body.
+        """Answer one of the calls, as the caller, who is the current actor; ``read`` reads the body.
 
         Raises:
             XwheelError: Whatever is refused.

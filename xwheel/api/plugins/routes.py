@@ -6,7 +6,10 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
 import falcon
@@ -21,22 +24,15 @@ from xwheel.api.plugins.files import send_file
 from xwheel.api.plugins.site import RouteSite, has_recorded
 from xwheel.errors import ConfigError, PluginError, XwheelError
 from xwheel.model.access import Actor, acting, current_actor
+from xwheel.plugin.registries import Registry
 from xwheel.plugin.resources import Need, Of, Operation, ResourceRoute, read_resources
-from xwheel.plugin.routes import (
-    READS,
-    Route,
-    RouteCall,
-    RouteRefusedError,
-    RouteReply,
-    Routes,
-    RouteScope,
-    read_routes,
-)
+from xwheel.plugin.routes import READS, Route, RouteCall, RouteRefusedError, RouteReply, Routes, read_routes
 from xwheel.plugin.validation import guarded
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 PREFIX: Final = "/api/v1"
 MAX_HEADER: Final = 4096
@@ -47,25 +43,10 @@ UNAUTHORIZED: Final = Problem(
     detail="",
     field="XXL-JOB-ACCESS-TOKEN",
 )
-_OF: Final = {
-    RouteScope.SOME: Of.SOME,
-    RouteScope.ALL: Of.ALL,
-    RouteScope.GROUP: Of.GROUP,
-    RouteScope.JOB: Of.JOB,
-    RouteScope.RUN: Of.RUN,
-}
 
 
 class LimitedBody:
-    """The body of a call, read piece by piece.
-
-    Args:
-        req: The call.
-        limit: Bytes that are allowed.
-
-    Raises:
-        BodyTooLargeError: It announces more.
-    """
+    """The body of a call, read piece by piece; one that has or announces more bytes than the limit is refused."""
 
     def __init__(self, req: falcon.Request, limit: int) -> None:
         self.length = req.content_length
@@ -101,28 +82,21 @@ class _Known:
     limit: int
 
     @property
-    def template(self) -> str:
-        return f"{PREFIX}/{self.prefix}{self.route.path}"
+    def path(self) -> str:
+        return f"/{self.prefix}{self.route.path}"
 
     @property
     def pattern(self) -> re.Pattern[str]:
         """What the paths of its calls look like."""
-        parts = re.split(r"(\{[^}]*\})", self.template)
+        parts = re.split(r"(\{[^}]*\})", PREFIX + self.path)
         return re.compile("".join("[^/]+" if part.startswith("{") else re.escape(part) for part in parts))
 
 
 class PluginRoutes:
-    """The routes of all plugins, for both applications.
+    """The routes of all plugins, for both applications; ``taken`` are first parts of paths that are xwheel's own.
 
     Attributes:
         site: What all plugins of this process work with.
-
-    Args:
-        parts: What the applications work with.
-        taken: First parts of paths that are xwheel's own.
-
-    Raises:
-        PluginError: A plugin's routes cannot be served; the message names it.
     """
 
     def __init__(self, parts: ApiParts, taken: frozenset[str]) -> None:
@@ -130,33 +104,22 @@ class PluginRoutes:
         self.site = RouteSite(parts)
         config = parts.config.api
         self._places = {
-            False: Places(max(1, config.threads // 4), "calls of plugins' routes are under way"),
-            True: Places(max(1, config.executor_threads // 4), "calls of plugins' routes are under way"),
+            for_executors: Places(max(1, threads // 4), "calls of plugins' routes are under way")
+            for for_executors, threads in ((False, config.threads), (True, config.executor_threads))
         }
-        registry = parts.plugins.routes
-        self._known = [
-            known
-            for name, item in sorted(registry.items())
-            for known in self._read(registry.owners[name], item, taken)
-        ]
+        self._known: list[_Known] = []
+        for owner, item, found in read_all("routes", parts.plugins.routes, self._read, allowed=PluginError):
+            if item.name in taken:
+                raise PluginError(
+                    f"{owner}: routes {item.name}: xwheel itself has /api/v1/{item.name}: choose another name"
+                )
+            for route in found:
+                most = config.max_body_bytes if route.max_body_bytes is None else route.max_body_bytes
+                self._known.append(_Known(owner, item.name, route, 0 if route.method in READS else most))
         self._large = [(known, known.pattern) for known in self._known if known.limit > config.max_body_bytes]
 
-    def _read(self, owner: str, item: Routes, taken: frozenset[str]) -> Iterator[_Known]:
-        if item.name in taken:
-            raise PluginError(
-                f"{owner}: routes {item.name}: xwheel itself has /api/v1/{item.name}: choose another name"
-            )
-        try:
-            found = guarded(f"routes {item.name}", lambda: read_routes(item, self.site), allowed=PluginError)
-        except PluginError as error:
-            raise PluginError(f"{owner}: {error}") from error
-        for route in found:
-            limit = (
-                self._parts.config.api.max_body_bytes
-                if route.max_body_bytes is None
-                else route.max_body_bytes
-            )
-            yield _Known(owner, item.name, route, 0 if route.method in READS else limit)
+    def _read(self, item: Routes) -> Sequence[Route]:
+        return read_routes(item, self.site)
 
     def limit_of(self, method: str, path: str) -> int:
         """Return how long a body may be where that is more than the setting says; otherwise 0."""
@@ -171,28 +134,31 @@ class PluginRoutes:
         return actor.grants.groups_with(known.route.permission) == frozenset()
 
     def _find_large(self, method: str, path: str) -> _Known | None:
-        return next(
-            (
-                known
-                for known, pattern in self._large
-                if known.route.method == method and pattern.fullmatch(path)
-            ),
-            None,
-        )
+        large = (known for known, pattern in self._large if pattern.fullmatch(path))
+        return next((known for known in large if known.route.method == method), None)
 
     def add_to_management(self, app: GuardedApp) -> None:
-        """Add the routes of people and programs."""
-        for template, known in _by_template(self._known, for_executors=False).items():
-            resource = _Resource({one.route.method: self._responder(one) for one in known})
-            needs = {one.route.method: Need(one.route.permission, _OF[one.route.scope]) for one in known}
-            _add(known[0].owner, template, lambda: app.add_route(template, resource, needs=needs))  # noqa: B023 - called at once
+        """Add the routes of people and programs, as resources."""
+        for path, known in self._by_path(for_executors=False).items():
+            needs = {one.route.method: Need(one.route.permission, Of(one.route.scope.value)) for one in known}
+            responders = {f"on_{one.route.method.lower()}": self._responder(one) for one in known}
+            add_resource(app, known[0].owner, ResourceRoute(path, SimpleNamespace(**responders), needs))
 
     def add_to_executors(self, app: falcon.App[Any, Any], gate: ExecutorGate) -> None:
         """Add the routes of executors."""
-        for template, known in _by_template(self._known, for_executors=True).items():
-            methods = {one.route.method: self._executor_responder(one, gate) for one in known}
-            resource = _Resource(methods)
-            _add(known[0].owner, template, lambda: app.add_route(template, resource))  # noqa: B023 - called at once
+        for path, known in self._by_path(for_executors=True).items():
+            responders = {
+                f"on_{one.route.method.lower()}": self._executor_responder(one, gate) for one in known
+            }
+            with _blaming(known[0].owner, PREFIX + path):
+                app.add_route(PREFIX + path, SimpleNamespace(**responders))
+
+    def _by_path(self, *, for_executors: bool) -> dict[str, list[_Known]]:
+        found: dict[str, list[_Known]] = {}
+        for one in self._known:
+            if one.route.for_executors is for_executors:
+                found.setdefault(one.path, []).append(one)
+        return found
 
     def _responder(self, known: _Known) -> Callable[..., None]:
         def respond(req: falcon.Request, resp: falcon.Response, **path: Any) -> None:
@@ -232,11 +198,10 @@ class PluginRoutes:
             )
         group_id = None if caller is None else caller.group_id
         with self._places[route.for_executors].hold(group_id):
+            query = {name: [found] if isinstance(found, str) else found for name, found in req.params.items()}
             call = RouteCall(
                 path=dict(path),
-                query={
-                    name: value if isinstance(value, str) else value[-1] for name, value in req.params.items()
-                },
+                query={name: found[-1] for name, found in query.items()},
                 headers={name.lower(): value[:MAX_HEADER] for name, value in req.headers.items()},
                 body=LimitedBody(req, known.limit),
                 actor=current_actor(),
@@ -278,15 +243,10 @@ class PluginRoutes:
             return
         words = "/".join(str(value) for value in path.values()) or known.prefix
         action = f"{known.prefix}.{req.method.lower()}"
+        group_id, after = path.get("group_id"), {"path": req.path[:200]}
+        record = self._parts.audit.record
         self._parts.db.transaction(
-            lambda conn: self._parts.audit.record(
-                conn,
-                action,
-                "plugin route",
-                words,
-                group_id=path.get("group_id"),
-                after={"path": req.path[:200]},
-            )
+            lambda conn: record(conn, action, "plugin route", words, group_id=group_id, after=after)
         )
 
     def _send(self, known: _Known, req: falcon.Request, resp: falcon.Response, reply: RouteReply) -> None:
@@ -314,68 +274,50 @@ class PluginRoutes:
 
 
 class PluginResources:
-    """The resources of all plugins, for the management API.
-
-    Args:
-        parts: What the applications work with.
-        site: What plugins work with.
-
-    Raises:
-        PluginError: A plugin's resources cannot be served; the message names it.
-    """
+    """The resources of all plugins, for the management API."""
 
     def __init__(self, parts: ApiParts, site: RouteSite) -> None:
         self._known: list[tuple[str, ResourceRoute]] = []
-        registry = parts.plugins.resources
-        for name, item in sorted(registry.items()):
-            owner = registry.owners[name]
-            try:
-                found = guarded(
-                    f"resources {name}",
-                    lambda: read_resources(item, site),  # noqa: B023 - called at once
-                    allowed=(ConfigError, PluginError),
-                )
-            except PluginError as error:
-                raise PluginError(f"{owner}: {error}") from error
+        for owner, _item, found in read_all(
+            "resources", parts.plugins.resources, lambda item: read_resources(item, site)
+        ):
             self._known += [(owner, route) for route in found]
 
     def add_to(self, app: GuardedApp) -> None:
-        """Add them; a path that is there already is refused.
-
-        Raises:
-            PluginError: The message names the plugin.
-        """
+        """Add them; raises :class:`PluginError`, which names the plugin, if a path is there already."""
         for owner, route in self._known:
-            template = route.path if route.at_root else PREFIX + route.path
-            if any(template == known.path for known in app.routes):
-                raise PluginError(f"{owner}: {template} cannot be added: it is there already")
-            _add(
-                owner,
-                template,
-                lambda: app.add_route(template, route.resource, suffix=route.suffix, needs=route.needs),  # noqa: B023
-            )
+            add_resource(app, owner, route)
 
 
-class _Resource:
-    """What Falcon asks for the responders of a path."""
+def read_all(
+    what: str,
+    registry: Registry[K],
+    read: Callable[[K], T],
+    allowed: tuple[type[XwheelError], ...] | type[XwheelError] = (ConfigError, PluginError),
+) -> Iterator[tuple[str, K, T]]:
+    """Yield what is read of each object of plugins, with its owner and itself; an error names the owner."""
+    for name, item in sorted(registry.items()):
+        owner = registry.owners[name]
+        try:
+            found = guarded(f"{what} {name}", partial(read, item), allowed=allowed)
+        except PluginError as error:
+            raise PluginError(f"{owner}: {error}") from error
+        yield owner, item, found
 
-    def __init__(self, methods: Mapping[str, Callable[..., None]]) -> None:
-        for method, responder in methods.items():
-            setattr(self, f"on_{method.lower()}", responder)
+
+def add_resource(app: GuardedApp, owner: str, route: ResourceRoute) -> None:
+    """Add a resource of a plugin, and name the plugin if its path is there already, or cannot be added."""
+    template = route.path if route.at_root else PREFIX + route.path
+    if any(template == known.path for known in app.routes):
+        raise PluginError(f"{owner}: {template} cannot be added: it is there already")
+    with _blaming(owner, template):
+        app.add_route(template, route.resource, suffix=route.suffix, needs=route.needs)
 
 
-def _by_template(known: Sequence[_Known], *, for_executors: bool) -> dict[str, list[_Known]]:
-    found: dict[str, list[_Known]] = {}
-    for one in known:
-        if one.route.for_executors is for_executors:
-            found.setdefault(one.template, []).append(one)
-    return found
-
-
-def _add(owner: str, template: str, add: Callable[[], None]) -> None:
-    """Add a route, and name its plugin if that cannot be done."""
+@contextmanager
+def _blaming(owner: str, template: str) -> Iterator[None]:
     try:
-        add()
+        yield
     except (ValueError, TypeError, ConfigError) as error:
         raise PluginError(f"{owner}: {template} cannot be added: {error}") from error
 

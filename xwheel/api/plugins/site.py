@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ from xwheel.api.schema.messages import JobChange, JobCreate
 from xwheel.api.v1.jobs import job_views, new_source
 from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
 from xwheel.errors import FieldError, WireError
-from xwheel.model import Job, RegisteredExecutor
+from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.deeds import Deed
 from xwheel.model.runs import OPEN_STATES
@@ -42,14 +43,7 @@ has_recorded: Final = ContextVar("xwheel_plugin_recorded", default=False)
 
 
 class RouteSite:
-    """What routes of plugins work with.
-
-    Attributes:
-        served: What the management API of this process serves.
-
-    Args:
-        parts: What the resources of the management API work with.
-    """
+    """What routes of plugins work with; ``served`` is what the management API of this process serves."""
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
@@ -108,36 +102,27 @@ class RouteSite:
         current_actor().need(permission, group_id, kind, key)
 
 
+@dataclass(frozen=True, slots=True)
 class SitePartitions:
-    """The partitions that this process holds.
+    """The partitions that this process holds: those of the node's lease, none in a process that is no node."""
 
-    Args:
-        lease: The node's; None in a process that is none.
-    """
-
-    def __init__(self, lease: Lease | None) -> None:
-        self._lease = lease
+    _lease: Lease | None
 
     def held(self) -> Collection[int]:
         """Return the partitions that this process may act on now."""
-        if self._lease is None or not self._lease.may_act():
-            return ()
-        return self._lease.epochs.keys()
+        lease = self._lease
+        return lease.epochs.keys() if lease is not None and lease.may_act() else ()
 
     def lock(self, conn: Connection) -> Collection[int]:
         """Return the partitions that this node holds, locked."""
         return () if self._lease is None else self._lease.lock(conn).keys()
 
 
+@dataclass(frozen=True, slots=True)
 class SiteExecutors:
-    """Executors, as plugins may speak of them.
+    """Executors, as plugins may speak of them."""
 
-    Args:
-        parts: What the resources of the management API work with.
-    """
-
-    def __init__(self, parts: ApiParts) -> None:
-        self._parts = parts
+    _parts: ApiParts
 
     def groups(self) -> list[PluginGroup]:
         """Return all executor groups by id."""
@@ -175,20 +160,15 @@ class SiteExecutors:
 
 
 class SiteLogQuestions:
-    """Asks executors for logs.
-
-    Args:
-        parts: What the resources of the management API work with.
-    """
+    """Asks executors for logs."""
 
     def __init__(self, parts: ApiParts) -> None:
-        self._parts = parts
-        self._calls = parts.calls("logs")
+        self._registry, self._clock, self._calls = parts.registry, parts.clock, parts.calls("logs")
 
     def ask(self, group_id: int, address: str, run_id: int, created_ms: int, from_line: int) -> bool:
         """Ask for lines of a log; return False if no live executor is there."""
         # the process that listens there gets a token, so it must be an executor that is registered now
-        live = self._parts.registry.live(group_id, self._parts.clock.now_ms())
+        live = self._registry.live(group_id, self._clock.now_ms())
         executor = next((one for one in live if one.address == address), None)
         if executor is None:
             return False
@@ -216,22 +196,15 @@ def _log_answer(found: Answered) -> LogAnswer:
         return LogAnswer(found.key, None, str(error))
 
 
+@dataclass(frozen=True, slots=True)
 class SiteJobs:
-    """Jobs and runs, changed as the caller that is being answered.
+    """Jobs and runs, changed as the caller that is being answered."""
 
-    Args:
-        parts: What the resources of the management API work with.
-    """
-
-    def __init__(self, parts: ApiParts) -> None:
-        self._parts = parts
+    _parts: ApiParts
 
     def get(self, job_id: int) -> dict[str, Any]:
         """Return a job."""
-        with self._parts.db.read() as conn:
-            job = jobs.get_job(conn, job_id)
-        current_actor().need(Permission.READ, job.group_id, "job", job_id)
-        return self._view(job)
+        return self._view(self._need(Permission.READ, job_id))
 
     def find(self, group_id: int, name: str) -> dict[str, Any] | None:
         """Return the job of a group with this name."""
@@ -260,12 +233,7 @@ class SiteJobs:
         return self._view(job)
 
     def change(
-        self,
-        job_id: int,
-        values: Mapping[str, object],
-        *,
-        revision: int | None = None,
-        unique: bool = True,
+        self, job_id: int, values: Mapping[str, object], *, revision: int | None = None, unique: bool = True
     ) -> dict[str, Any]:
         """Change a job."""
         fields = fields_in(read_fields(JobChange, dict(values)))
@@ -302,10 +270,7 @@ class SiteJobs:
     def run(self, job_id: int, *, param: str | None = None, addresses: Sequence[str] = ()) -> dict[str, Any]:
         """Plan a run that is due now."""
         self._need(Permission.RUN, job_id)
-        run = self._parts.run_now.run(job_id, param=param, addresses=addresses)
-        with self._parts.db.read() as conn:
-            (view,) = run_views(conn, [run])
-        return _plain(view)
+        return self._run_view(self._parts.run_now.run(job_id, param=param, addresses=addresses))
 
     def open_runs(self, job_id: int) -> list[dict[str, Any]]:
         """Return the runs of a job that have not ended."""
@@ -317,10 +282,7 @@ class SiteJobs:
 
     def kill(self, run_id: int) -> dict[str, Any]:
         """End a run, or begin to."""
-        run = self._parts.killer.kill(run_id)
-        with self._parts.db.read() as conn:
-            (view,) = run_views(conn, [run])
-        return _plain(view)
+        return self._run_view(self._parts.killer.kill(run_id))
 
     def group_id(self, app_name: str) -> int | None:
         """Return the id of a group."""
@@ -328,13 +290,19 @@ class SiteJobs:
             found = executors.find_group(conn, app_name)
         return None if found is None else found.id
 
-    def _need(self, permission: Permission, job_id: int) -> None:
+    def _need(self, permission: Permission, job_id: int) -> Job:
         with self._parts.db.read() as conn:
             job = jobs.get_job(conn, job_id)
         current_actor().need(permission, job.group_id, "job", job_id)
+        return job
 
     def _view(self, job: Job) -> dict[str, Any]:
         (view,) = job_views(self._parts.owners, [job], self._parts.clock.now_ms())
+        return _plain(view)
+
+    def _run_view(self, run: Run) -> dict[str, Any]:
+        with self._parts.db.read() as conn:
+            (view,) = run_views(conn, [run])
         return _plain(view)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -12,6 +11,7 @@ from xwheel.errors import OutageError, PluginError
 from xwheel.model.access import ALL, Actor, ActorKind, acting
 from xwheel.plugin.routes import WokenUp, WorksAlong
 from xwheel.plugin.validation import guarded
+from xwheel.runtime.foreign import ends_in_time
 from xwheel.runtime.loops import Service
 
 logger = logging.getLogger(__name__)
@@ -24,19 +24,11 @@ END_S: Final = 5.0
 
 
 class PluginWork:
-    """The threads of all plugins whose routes work along.
-
-    Args:
-        parts: What the applications work with; the routes were made before.
-    """
+    """The threads of all plugins whose routes, which were made before, work along."""
 
     def __init__(self, parts: ApiParts) -> None:
-        plugins = parts.plugins
-        self._workers = {
-            name: item
-            for name, item in sorted({**plugins.routes, **plugins.resources}.items())
-            if isinstance(item, WorksAlong)
-        }
+        found = sorted({**parts.plugins.routes, **parts.plugins.resources}.items())
+        self._workers = {name: item for name, item in found if isinstance(item, WorksAlong)}
         self.services = [
             Service(
                 f"work-{name}",
@@ -56,9 +48,7 @@ class PluginWork:
     def stop(self) -> bool:
         """Call no step any more, then let each plugin let go; return whether all of that ended in time."""
         ended = [service.stop(END_S) for service in self.services]
-        for name, item in self._workers.items():
-            ended.append(_end(name, item))
-        return all(ended)
+        return all(ended + [_end(name, item) for name, item in self._workers.items()])
 
 
 def _checked(name: str, item: WorksAlong) -> Callable[[int], int]:
@@ -86,9 +76,7 @@ def _end(name: str, item: WorksAlong) -> bool:
         except PluginError as error:
             logger.warning("%s", error)
 
-    thread = threading.Thread(target=end, name=f"xwheel-end-{name}", daemon=True)
-    thread.start()
-    thread.join(END_S)
-    if thread.is_alive():
-        logger.warning("routes %s: end() did not come back within %g s", name, END_S)
-    return not thread.is_alive()
+    if ends_in_time(end, END_S, f"xwheel-end-{name}"):
+        return True
+    logger.warning("routes %s: end() did not come back within %g s", name, END_S)
+    return False

@@ -7,11 +7,13 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, cast
 
 from xwheel.errors import ExecutorError
 from xwheel.executor.handlers import Handler, HandlerKind
 from xwheel.executor.running.execution import describe_error
+from xwheel.runtime.foreign import ends_in_time
 
 logger = logging.getLogger(__name__)
 
@@ -89,12 +91,7 @@ class Lifecycles:
         """Call all other ``destroy``; one that blocks is left behind."""
         due = [handler for handler in self._ready.values() if handler.destroy is not None]
         self._ready.clear()
-        if not due:
-            return
-        thread = threading.Thread(target=_destroy, args=(due,), name="xwheel-destroy", daemon=True)
-        thread.start()
-        thread.join(DESTROY_S)
-        if thread.is_alive():
+        if due and not ends_in_time(partial(_destroy, due), DESTROY_S, "xwheel-destroy"):
             logger.warning("destroy took more than %g s and is left behind", DESTROY_S)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from xwheel.plugin.validation import error_words
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema.migrate import VERSION_TABLE, alone
 from xwheel.storage.schema.tables import metadata, plugin_migration, set_collation
+
+logger = logging.getLogger(__name__)
 
 OURS: Final = frozenset({*metadata.tables, VERSION_TABLE})
 
@@ -72,6 +75,18 @@ def unknown_in(db: Database, tables: Mapping[str, Tables]) -> dict[str, Tables]:
     with db.read() as conn:
         known = set(conn.scalars(select(plugin_migration.c.plugin).distinct()))
     return {name: item for name, item in tables.items() if name not in known}
+
+
+def warn_of_absent(db: Database, known: Collection[str]) -> None:
+    """Log which plugins have tables in the database and are none of these, which are installed or knowingly missing."""
+    with db.read() as conn:
+        found = conn.scalars(select(plugin_migration.c.plugin).distinct()).all()
+    for name in sorted(set(found).difference(known)):
+        logger.warning(
+            "plugin %s has tables in the database and is not installed here, so this node does nothing of what it is "
+            "for: install it, or name it in plugins.tolerate if it is meant to be missing",
+            name,
+        )
 
 
 def forget(db: Database, plugin: str, migration: str) -> None:

@@ -99,6 +99,7 @@ WORDS: Final = {
         goes_with="each scheduler node",
         options_example='path = "/etc/xwheel/people.json"',
         usage='Name it in the settings: `[accounts]`, `providers = ["local", "{name}"]`.',
+        needs=("xwheel-accounts",),
     ),
     Kind.PAGES: Words(
         summary="A page of the xwheel console that shows which executors are there",

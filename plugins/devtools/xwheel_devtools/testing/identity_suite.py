@@ -8,7 +8,8 @@ from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from xwheel.errors import PluginError
-from xwheel.plugin.identities import (
+from xwheel.plugin.hookspecs import check_object
+from xwheel_accounts.identities import (
     MAX_ACCOUNT_NAME,
     Identity,
     IdentityProvider,
@@ -21,7 +22,6 @@ from xwheel.plugin.identities import (
     checked_page,
     checked_start,
 )
-from xwheel.plugin.validation import check_object
 
 from xwheel_devtools.testing.suites import in_threads
 
@@ -62,7 +62,7 @@ def check_identity_provider(
         gone: Removes or locks the person at the other side; called at last, after which a refresh must end.
     """
     try:
-        check_object("identity provider", IdentityProvider, provider)
+        check_object(IdentityProvider, provider)
     except PluginError as error:
         raise AssertionError(str(error)) from None
     check = _Checks(provider, known)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from xwheel.errors import PluginError
 from xwheel.plugin.contracts import LogChunk, LogEnd, LogKey, LogStore
-from xwheel.plugin.validation import check_object
+from xwheel.plugin.hookspecs import check_object
 
 from xwheel_devtools.testing.processes import NodeProcess, XwheelProcess, wait_until
 
@@ -61,7 +61,7 @@ def check_log_store(store: LogStore, other: LogStore | None = None) -> None:
         other: A second object on the same server or folder, as another node has it; None takes the first twice.
     """
     try:
-        check_object("log store", LogStore, store)
+        check_object(LogStore, store)
     except PluginError as error:
         raise AssertionError(str(error)) from None
     _check_nothing(store)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from xwheel.config import Config, build_config
-from xwheel.plugin.discovery import CONTRACTS, survey_plugins
+from xwheel.plugin.discovery import survey_plugins
+from xwheel.plugin.hookspecs import all_hooks
+from xwheel.runtime.foreign import ends_in_time
 
-from xwheel_devtools.testing.identity_suite import check_identity_provider
 from xwheel_devtools.testing.log_suite import check_log_store
 from xwheel_devtools.testing.page_suite import check_pages
 from xwheel_devtools.testing.samples import strangers
@@ -79,26 +79,11 @@ def check_file(path: Path, config: Config, trials: Trials | None = None) -> list
     (info,) = (
         info for info in plugins.installed if info.origin.name == name and not info.origin.is_installed
     )
-    tables = {
-        table.kind: table
-        for table in (
-            plugins.schedule_types,
-            plugins.routers,
-            plugins.glue_types,
-            plugins.alarm_channels,
-            plugins.run_listeners,
-            plugins.log_stores,
-            plugins.identity_providers,
-            plugins.pages,
-            plugins.tables,
-            plugins.routes,
-            plugins.commands,
-        )
-    }
+    tables = [plugins.registered(hook) for hook in all_hooks()]
     found = [
-        _check(kind, one, tables[kind][one], trials or Trials())
-        for kind, _ in CONTRACTS.values()
-        for one in info.registers.get(kind, ())
+        _check(table.kind, one, table[one], trials or Trials())
+        for table in tables
+        for one in info.registers.get(table.kind, ())
     ]
     return found or [
         Checked(kind="plugin", name=name, problem="registers nothing: its hooks return no objects")
@@ -119,7 +104,7 @@ def _check(kind: str, name: str, item: object, trials: Trials) -> Checked:
             "" if trials.send else "--send writes sample logs into it, and deletes them",
         ),
         "identity provider": (
-            lambda: check_identity_provider(item),  # type: ignore[arg-type]
+            lambda: _check_identity_provider(item),
             "" if trials.send else "--send signs strangers in with it, who must be refused",
         ),
         "set of pages": (lambda: check_pages(item), ""),  # type: ignore[arg-type]
@@ -140,6 +125,12 @@ def _check(kind: str, name: str, item: object, trials: Trials) -> Checked:
     return Checked(kind=kind, name=name, problem=problem, note=note)
 
 
+def _check_identity_provider(item: object) -> None:
+    from xwheel_devtools.testing.identity_suite import check_identity_provider
+
+    check_identity_provider(item)  # type: ignore[arg-type]
+
+
 def _check_routes(item: object) -> None:
     check_routes(item)  # type: ignore[arg-type]
 
@@ -158,7 +149,5 @@ def _run(suite: Callable[[], None], limit_s: float) -> str:
         else:
             said.append("")
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(limit_s)
+    ends_in_time(run, limit_s, "xwheel-suite")
     return said[0] if said else f"did not come back within {limit_s:g} s"

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 from typing import Final
 
 from xwheel.errors import PluginError
+from xwheel.plugin.hookspecs import check_object
 from xwheel.plugin.pages import Pages, find_files
-from xwheel.plugin.validation import check_object
 
 TEXTS: Final = (".css", ".html", ".js", ".json", ".svg", ".txt")
 ELSEWHERE: Final = re.compile(
@@ -23,7 +23,7 @@ def check_pages(pages: Pages) -> None:
     A node lets pages run scripts of its own files only: none that stand in HTML, none of other servers.
     """
     try:
-        check_object("set of pages", Pages, pages)
+        check_object(Pages, pages)
         files = find_files(pages)
     except PluginError as error:
         raise AssertionError(str(error)) from None

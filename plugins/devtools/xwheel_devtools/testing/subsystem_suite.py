@@ -6,21 +6,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from xwheel.errors import PluginError, SchemaError
 from xwheel.plugin.contracts import Commands
 from xwheel.plugin.group_calls import GroupCall, GroupCalls, GroupReply, read_group_calls
+from xwheel.plugin.hookspecs import check_object
 from xwheel.plugin.routes import Route, Routes, read_routes
 from xwheel.plugin.tables import KnownTables, Tables
-from xwheel.plugin.validation import check_object
-
-KINDS: Final = {
-    "set of tables": Tables,
-    "set of routes": Routes,
-    "set of group calls": GroupCalls,
-    "set of commands": Commands,
-}
 
 
 def check_tables(tables: Tables, url: str | None = None) -> None:
@@ -30,7 +23,7 @@ def check_tables(tables: Tables, url: str | None = None) -> None:
         tables: The plugin's object.
         url: An empty database of a server, to try them there; a file of SQLite without.
     """
-    _check_form("set of tables", tables)
+    _check_form(Tables, tables)
     _require(
         [one.name for one in tables.migrations()] == [one.name for one in tables.migrations()],
         "migrations() returns others when it is asked again",
@@ -66,7 +59,7 @@ def check_routes(routes: Routes) -> Sequence[Route]:
 
     What they answer is for tests with a node: ``NodeSite(folder, plugin)`` and its method ``call``.
     """
-    _check_form("set of routes", routes)
+    _check_form(Routes, routes)
     try:
         return read_routes(routes, _NoSite())
     except PluginError as error:
@@ -75,7 +68,7 @@ def check_routes(routes: Routes) -> Sequence[Route]:
 
 def check_group_calls(calls: GroupCalls) -> Mapping[str, Callable[[GroupCall], GroupReply]]:
     """Check a set of group calls: each has a name that can be called, and none is made with I/O; return them."""
-    _check_form("set of group calls", calls)
+    _check_form(GroupCalls, calls)
     try:
         return read_group_calls(calls, _NoSite())
     except PluginError as error:
@@ -100,7 +93,7 @@ def check_commands(commands: Commands) -> None:
     from xwheel.cli.main import app
     from xwheel.cli.plugin_commands import CommandPlace, place_in_index
 
-    _check_form("set of commands", commands)
+    _check_form(Commands, commands)
     *before, name = commands.name.split("/")
     ours: Any = get_group(app)
     for number, word in enumerate(before):
@@ -125,9 +118,9 @@ def check_commands(commands: Commands) -> None:
         _require(bool(command.help or command.hidden), f"the command {name} does not say what it does")
 
 
-def _check_form(kind: str, item: object) -> None:
+def _check_form(contract: type[Any], item: object) -> None:
     try:
-        check_object(kind, KINDS[kind], item)
+        check_object(contract, item)
     except PluginError as error:
         raise AssertionError(str(error)) from None
 

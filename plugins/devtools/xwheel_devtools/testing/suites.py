@@ -36,7 +36,8 @@ from xwheel.plugin.contracts import (
     ScheduleType,
     TakesOptions,
 )
-from xwheel.plugin.validation import check_object, chosen_executors
+from xwheel.plugin.hookspecs import check_object
+from xwheel.plugin.validation import chosen_executors
 
 from xwheel_devtools.testing.samples import (
     SAMPLE_MS,
@@ -68,7 +69,7 @@ def check_router(
         bad_options: Options that it must refuse, if it takes any.
         more: Further fields of the route context that it needs.
     """
-    _check_form("router", Router, router)
+    _check_form(Router, router)
     job = job or sample_job(route_strategy=router.name)
 
     def context_of(executors: Sequence[RegisteredExecutor]) -> RouteContext:
@@ -112,7 +113,7 @@ def check_alarm_channel(channel: AlarmChannel, *, receivers: Sequence[str] = ())
         channel: The channel, set up to reach a test's server.
         receivers: Who gets the alarms; empty for the channel's default.
     """
-    _check_form("alarm channel", AlarmChannel, channel)
+    _check_form(AlarmChannel, channel)
     for alarm in sample_alarms(receivers):
         try:
             answer = channel.send(alarm)
@@ -152,7 +153,7 @@ def check_glue_type(
         handler: Name of a handler, if it looks one up; any other name must be refused.
         bad_sources: Sources that must be refused.
     """
-    _check_form("glue type", GlueType, glue)
+    _check_form(GlueType, glue)
     handlers = _Handlers(handler)
     request = GlueRequest(job_id=1, handler=handler, source=source, updated_ms=SAMPLE_MS)
     built = glue.build(request, handlers)
@@ -192,7 +193,7 @@ def check_schedule_type(
         bad_confs: Some that it must refuse.
         timezone: The zone in which they are read.
     """
-    _check_form("schedule type", ScheduleType, schedule)
+    _check_form(ScheduleType, schedule)
     for conf in confs:
         spec = ScheduleSpec(conf=conf, timezone=timezone, anchor_ms=SAMPLE_MS)
         schedule.check(spec)
@@ -212,7 +213,7 @@ def check_schedule_type(
 
 def check_run_listener(listener: RunListener) -> None:
     """Check a run listener: it takes every state, one change and a thousand."""
-    _check_form("run listener", RunListener, listener)
+    _check_form(RunListener, listener)
     changes = [
         RunChange(
             run_id=number,
@@ -230,9 +231,9 @@ def check_run_listener(listener: RunListener) -> None:
     listener.on_change(changes)
 
 
-def _check_form(kind: str, contract: type[Any], item: object) -> None:
+def _check_form(contract: type[Any], item: object) -> None:
     try:
-        check_object(kind, contract, item)
+        check_object(contract, item)
     except PluginError as error:
         raise AssertionError(str(error)) from None
 

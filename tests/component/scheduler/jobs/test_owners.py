@@ -14,9 +14,9 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.errors import OwnedByCodeError, PluginError
 from xwheel.plugin import DeclaredView, Migration, PluginSite, ResourceRoute
+from xwheel.plugin.hookspecs import check_object
 from xwheel.plugin.registries import Registry
 from xwheel.plugin.resources import Resources
-from xwheel.plugin.validation import check_object
 from xwheel.scheduler.jobs.jobs import BulkAction
 from xwheel.scheduler.jobs.owners import JobOwners
 from xwheel.storage.database.engine import Database
@@ -192,6 +192,6 @@ def test_what_cannot_be_asked_is_not_changed_and_shown_without_it(
     ],
 )
 def test_what_is_of_another_form_is_refused_at_the_start(change: dict[str, Any], words: str) -> None:
-    check_object("set of resources", Resources, Toys())
+    check_object(Resources, Toys())
     with pytest.raises(PluginError, match=words):
-        check_object("set of resources", Resources, type("Odd", (Toys,), change)())
+        check_object(Resources, type("Odd", (Toys,), change)())

@@ -29,6 +29,7 @@ from xwheel.plugin.tables import HANDED_OVER, KnownTables
 from xwheel.storage import plugin_rows
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import migrate, plugin_tables
+from xwheel.storage.schema.tables import plugin_migration
 
 metadata = MetaData()
 THINGS = Table(
@@ -236,3 +237,20 @@ def test_the_suite_finds_what_is_wrong() -> None:
         check_tables(Toys(FIRST, twice))
     with pytest.raises(AssertionError, match="plugin toys: its table toys_none is gone"):
         check_tables(Toys(FIRST, tables=("toys_thing", "toys_none")))
+
+
+def test_a_plugin_with_tables_that_is_not_installed_is_named_with_the_way_out(
+    db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    with db.read() as conn:
+        others = set(conn.scalars(select(plugin_migration.c.plugin)))
+    plugin_tables.upgrade(db, {"toys": Toys(FIRST, SECOND)})
+    plugin_tables.warn_of_absent(db, {"toys", "boxes", *others})
+    assert not caplog.records
+    plugin_tables.warn_of_absent(db, {"boxes", *others})
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        "plugin toys has tables in the database and is not installed here, so this node does nothing of what it is "
+        "for: install it, or name it in plugins.tolerate if it is meant to be missing"
+    )

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from xwheel_accounts import Identity, KnownAccount, SignInStart
 from xwheel_accounts.passwords import hash_password
 from xwheel_devtools.testing import check_identity_provider
 
 from tests.product.accounts.identities import PASSWORD, Directory, Person
 from tests.support.node import plugins
-from xwheel.plugin import Identity, KnownAccount, SignInStart
 
 
 def check(provider: Any, **more: Any) -> None:
@@ -29,7 +29,7 @@ def test_the_local_accounts_keep_the_contract() -> None:
     known = KnownAccount(
         subject="7", name="alice", display_name="Alice", password_hash=hash_password(PASSWORD)
     )
-    local = plugins().identity_providers["local"]
+    local = plugins().registered("xwheel_register_identity_providers")["local"]
     check(local, known=known, groups=(), gone=lambda: None)
 
 

@@ -7,12 +7,12 @@ import threading
 from typing import Any
 
 import pytest
+from xwheel_accounts import Identity, KnownAccount
 from xwheel_accounts.providers import CheckedProvider
 
 from tests.product.accounts.identities import PASSWORD, Directory, Person, providers_of
 from xwheel.clock import ManualClock
 from xwheel.errors import ConfigError, IdentityError
-from xwheel.plugin import Identity, KnownAccount
 
 PAGE = "https://xwheel.example.org/back"
 

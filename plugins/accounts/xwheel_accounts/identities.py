@@ -8,8 +8,8 @@ from typing import Final, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 
 import msgspec
-
 from xwheel.errors import PluginError
+from xwheel.plugin import Hook
 
 T = TypeVar("T")
 
@@ -180,6 +180,27 @@ class SignsOut(Protocol):
             return_url: Where the browser may be sent back to.
         """
         ...
+
+
+def check_provider(item: IdentityProvider) -> None:
+    """Refuse a provider by which no one could sign in."""
+    if not isinstance(item, SignsInByPassword | SignsInByRedirect):
+        raise PluginError(
+            f"an object of {type(item).__qualname__} is no identity provider: it needs the method sign_in, or begin "
+            "and finish"
+        )
+
+
+HOOKS: Final[Mapping[str, Hook]] = {
+    "xwheel_register_identity_providers": Hook(
+        kind="identity provider",
+        contract=IdentityProvider,
+        words="Return identity providers; the setting ``accounts.providers`` names those by which people sign in.",
+        more=(SignsInByPassword, SignsInByRedirect, SignsOut),
+        check=check_provider,
+    )
+}
+"""The hook that this distribution brings."""
 
 
 def checked_identity(provider: str, found: object, subject: str | None = None) -> Identity | None:
