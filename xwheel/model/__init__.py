@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from xwheel.model.executors import (
-    NO_SECRET,
-    SHARED_SECRET,
-    EnteredAddress,
-    ExecutorGroup,
-    RegisteredExecutor,
-)
+from xwheel.model.executors import NO_SECRET, SHARED_SECRET, EnteredAddress, ExecutorGroup, RegisteredExecutor
 from xwheel.model.jobs import (
     MAX_ID,
     PARTITIONS,
@@ -23,15 +17,7 @@ from xwheel.model.jobs import (
     NewSource,
     RetryBackoff,
 )
-from xwheel.model.runs import (
-    FINAL_STATES,
-    OPEN_STATES,
-    OUTCOME_STATES,
-    TRANSITIONS,
-    Origin,
-    Run,
-    RunState,
-)
+from xwheel.model.runs import FINAL_STATES, OPEN_STATES, OUTCOME_STATES, TRANSITIONS, Origin, Run, RunState
 
 __all__ = [
     "FINAL_STATES",

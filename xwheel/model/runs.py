@@ -28,14 +28,12 @@ OPEN_STATES: Final = frozenset({RunState.PLANNED, RunState.DISPATCHING, RunState
 
 FINAL_STATES: Final = frozenset(RunState) - OPEN_STATES
 
-OUTCOME_STATES: Final = frozenset(
-    {RunState.SUCCEEDED, RunState.FAILED, RunState.TIMED_OUT, RunState.KILLED},
-)
+OUTCOME_STATES: Final = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.TIMED_OUT, RunState.KILLED})
 """Final states that an executor can report."""
 
 TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
     RunState.PLANNED: frozenset(
-        {RunState.DISPATCHING, RunState.SKIPPED, RunState.CANCELLED, RunState.REFUSED},
+        {RunState.DISPATCHING, RunState.SKIPPED, RunState.CANCELLED, RunState.REFUSED}
     ),
     RunState.DISPATCHING: OUTCOME_STATES | {RunState.RUNNING, RunState.REFUSED, RunState.LOST},
     RunState.RUNNING: OUTCOME_STATES | {RunState.LOST},

@@ -178,8 +178,7 @@ class Timetable:
         known = self._calendars()
         if name not in known:
             raise ScheduleError(
-                field,
-                f"no calendar is called {name[:64]!r}; known: {', '.join(sorted(known)) or 'none'}",
+                field, f"no calendar is called {name[:64]!r}; known: {', '.join(sorted(known)) or 'none'}"
             )
         return known[name]
 

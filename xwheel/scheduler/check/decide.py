@@ -135,12 +135,7 @@ def decide_marked(row: OpenRun, now_ms: int, rules: CheckRules) -> Decision | No
 
 
 def decide_idle(
-    row: OpenRun,
-    idle: bool | None,
-    begun_ms: int | None,
-    now_ms: int,
-    wait_ms: int,
-    rules: CheckRules,
+    row: OpenRun, idle: bool | None, begun_ms: int | None, now_ms: int, wait_ms: int, rules: CheckRules
 ) -> Decision:
     """Decide by what a foreign executor says about the job.
 

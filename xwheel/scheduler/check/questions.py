@@ -14,12 +14,7 @@ from xwheel.scheduler.executors.calls import Answered, ExecutorClient
 from xwheel.storage.open_runs import OpenRun
 from xwheel.wire import codec, contract
 from xwheel.wire.codec.batch import encode_states, read_state_reply
-from xwheel.wire.messages import (
-    ExecutionState,
-    KillRequest,
-    RunKey,
-    StateAnswer,
-)
+from xwheel.wire.messages import ExecutionState, KillRequest, RunKey, StateAnswer
 
 IN_FLIGHT: Final = 64
 PER_ADDRESS: Final = 4

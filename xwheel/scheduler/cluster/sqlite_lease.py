@@ -53,9 +53,7 @@ class SqliteLease:
         self._file.acquire()
         sent_ms = self._clock.monotonic_ms()
         until_ms = self._clock.now_ms() + self._lease_ms
-        self._epochs = self._db.transaction(
-            lambda conn: self._take(conn, until_ms),
-        )
+        self._epochs = self._db.transaction(lambda conn: self._take(conn, until_ms))
         self._valid_until_ms = sent_ms + self._lease_ms
 
     def step(self, now_ms: int) -> int:

@@ -104,11 +104,7 @@ def _joins(child: Job, family: Family) -> bool:
 
 
 def _arrive(
-    conn: Connection,
-    successes: Sequence[Success],
-    family: Family,
-    owners: Mapping[int, Job],
-    now_ms: int,
+    conn: Connection, successes: Sequence[Success], family: Family, owners: Mapping[int, Job], now_ms: int
 ) -> dict[tuple[int, int], dict[int, int]]:
     """Note which parents came to which join; return ``(child, chain)`` to parent to root, the new ones among them."""
     coming = [
@@ -135,9 +131,7 @@ def _arrive(
 
 
 def _partners(
-    conn: Connection,
-    arrivals: Mapping[tuple[int, int], Mapping[int, int]],
-    owners: Mapping[int, Job],
+    conn: Connection, arrivals: Mapping[tuple[int, int], Mapping[int, int]], owners: Mapping[int, Job]
 ) -> dict[int, Success]:
     """Return the successes behind arrivals by root id; their jobs need not be locked, they have ended."""
     roots = {root for place in arrivals.values() for root in place.values()}

@@ -57,9 +57,7 @@ class _Done(NamedTuple):
     def and_then(self, other: _Done) -> _Done:
         """Return both together."""
         return _Done(
-            {**self.statuses, **other.statuses},
-            self.planned + other.planned,
-            [*self.noted, *other.noted],
+            {**self.statuses, **other.statuses}, self.planned + other.planned, [*self.noted, *other.noted]
         )
 
 
@@ -230,8 +228,7 @@ class Finisher:
                 closing.append((run, _corrected(run, outcome)))
         runs.update_finished(conn, [_row(outcome, now_ms) for _, outcome in closing])
         changes.note(
-            conn,
-            (changes.change(run, end.state, now_ms, end.reason, end.message) for run, end in closing),
+            conn, (changes.change(run, end.state, now_ms, end.reason, end.message) for run, end in closing)
         )
         self._withdraw(conn, [run for run, _ in closing if run.state is RunState.LOST], now_ms)
         retries = self._retries(conn, closing, now_ms)

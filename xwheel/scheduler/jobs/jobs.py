@@ -53,7 +53,7 @@ SCHEDULE_FIELDS: Final = frozenset(
         "jitter_ms",
         "calendar_exclude",
         "calendar_require",
-    },
+    }
 )
 BATCH: Final = 100
 """Jobs in a transaction: claims of the same jobs wait no longer than that takes."""
@@ -378,12 +378,7 @@ class JobManager:
         self._questions.around(lambda: self._db.transaction(work))
 
     def change_many(
-        self,
-        action: BulkAction,
-        ids: Sequence[int],
-        *,
-        param: str | None = None,
-        when: When = AT_ONCE,
+        self, action: BulkAction, ids: Sequence[int], *, param: str | None = None, when: When = AT_ONCE
     ) -> list[BulkResult]:
         """Do the same to many jobs, a hundred in a transaction; one bad id stops no other.
 

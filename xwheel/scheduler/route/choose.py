@@ -24,11 +24,7 @@ class Chooser:
     """
 
     def __init__(
-        self,
-        routers: Mapping[str, Router],
-        elsewhere: AsyncChooser,
-        loads: Loads,
-        trusted: Collection[str],
+        self, routers: Mapping[str, Router], elsewhere: AsyncChooser, loads: Loads, trusted: Collection[str]
     ) -> None:
         names = routers.keys() & set(trusted)
         # which ones ask is settled here: an attribute of a plugin may be code, too

@@ -35,12 +35,7 @@ class RunKiller:
     """
 
     def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        finisher: Finisher,
-        audit: AuditTrail,
-        wake: Callable[[], None],
+        self, db: Database, clock: Clock, finisher: Finisher, audit: AuditTrail, wake: Callable[[], None]
     ) -> None:
         self._db = db
         self._clock = clock

@@ -9,13 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.errors import (
-    ExecutorError,
-    FieldError,
-    NotFoundError,
-    PluginError,
-    RevisionError,
-)
+from xwheel.errors import ExecutorError, FieldError, NotFoundError, PluginError, RevisionError
 from xwheel.model import GlueVersion, Job, NewSource
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.versions import JobAction, JobVersion

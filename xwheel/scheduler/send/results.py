@@ -236,11 +236,7 @@ class ResultWriter:
         self._put_off.clear()
 
     def _accept(
-        self,
-        conn: Connection,
-        batch: Sequence[Delivery],
-        accepted: Mapping[int, Sequence[int]],
-        at_ms: int,
+        self, conn: Connection, batch: Sequence[Delivery], accepted: Mapping[int, Sequence[int]], at_ms: int
     ) -> None:
         checks: dict[int, list[int]] = {}
         for timeout_s, ids in accepted.items():

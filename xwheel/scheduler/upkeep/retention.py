@@ -92,8 +92,7 @@ class RetentionLoop:
         if before != after:
             gone = [new - old for new, old in zip(after, before, strict=True)]
             logger.info(
-                "deleted %d old runs, %d report, arrival and version rows, %d jobs deleted before",
-                *gone,
+                "deleted %d old runs, %d report, arrival and version rows, %d jobs deleted before", *gone
             )
 
     def _sweep_runs(self, now_ms: int) -> Iterator[None]:
