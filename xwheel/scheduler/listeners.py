@@ -90,21 +90,22 @@ class RunFeed:
         return [queue.health() for queue in self._queues]
 
 
+@dataclass(eq=False, repr=False)
 class ListenerQueue:
     """What waits for one listener, and how it fares.
 
-    Args:
+    Attributes:
         name: Its name.
-        listener: The plugin's object.
-        clock: Where time comes from.
         limit: Changes that may wait.
     """
 
-    def __init__(self, name: str, listener: RunListener, clock: Clock, limit: int) -> None:
-        self.name = name
-        self._listener = listener
-        self._clock = clock
-        self._log = FailureLog(f"listen-{name}", clock)
+    name: str
+    listener: RunListener
+    clock: Clock
+    limit: int
+
+    def __post_init__(self) -> None:
+        self._log = FailureLog(f"listen-{self.name}", self.clock)
         self._lock = threading.Lock()
         self._delivered = 0
         self._dropped = 0
@@ -114,13 +115,13 @@ class ListenerQueue:
         self._warned_ms: int | None = None
         self._warned_dropped = 0
         self._worker = PluginWorker(
-            f"run listener {name}",
-            f"xwheel-listen-{name}",
+            f"run listener {self.name}",
+            f"xwheel-listen-{self.name}",
             self._call,
             self._ended,
             PluginThreads(math.inf),
-            clock,
-            limit=limit,
+            self.clock,
+            limit=self.limit,
             batch=BATCH,
             drops_oldest=True,
         )
@@ -154,7 +155,7 @@ class ListenerQueue:
     def _call(self, changes: Sequence[RunChange]) -> bool:
         """Hand over one batch; return whether the listener took it."""
         try:
-            self._listener.on_change(changes)
+            self.listener.on_change(changes)
         except BaseException as error:  # whatever a plugin raises, its thread must go on
             self._last_error = error_words(error)[:ERROR_LENGTH]
             self._log.failed(PluginError(f"run listener {self.name} raised {self._last_error}"))
@@ -174,7 +175,7 @@ class ListenerQueue:
 
     def _warn(self, count: int, last: RunChange) -> None:
         """Count dropped changes, and log them at most once a minute."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         with self._lock:
             self._dropped += count
             if self._warned_ms is not None and now_ms - self._warned_ms < REMIND_MS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
@@ -85,40 +86,27 @@ class _TooManyError(Exception):
     """A batch sets more in motion than one transaction should hold; it is given up and halved."""
 
 
+@dataclass(eq=False, repr=False)
 class Finisher:
     """Closes runs. Outcomes are in the database when :meth:`finish` returns.
 
-    Args:
-        db: The database.
-        run_ids: Source of run ids for what follows.
-        clock: Where time comes from.
-        timetable: When jobs fire next whose fires wait for the end of the last one.
-        observers: Write rows of plugins with it.
+    Attributes:
         wake: Called when something was planned, so that it is adopted at once.
         on_finished: Gets the ids of runs once their ends are committed.
         max_param_bytes: What the parameter of a child run may have, as UTF-8.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        run_ids: RunIds,
-        clock: Clock,
-        timetable: Timetable,
-        observers: Observers,
-        wake: Callable[[], None],
-        on_finished: Callable[[Iterable[int]], None],
-        *,
-        max_param_bytes: int = MAX_PARAM_BYTES,
-    ) -> None:
-        self._db = db
-        self._run_ids = run_ids
-        self._clock = clock
-        self._timetable = timetable
-        self._observers = observers
-        self._wake = wake
-        self._on_finished = on_finished
-        self._max_param_bytes = max_param_bytes
+    db: Database
+    run_ids: RunIds
+    clock: Clock
+    timetable: Timetable
+    observers: Observers
+    wake: Callable[[], None]
+    on_finished: Callable[[Iterable[int]], None]
+    _: KW_ONLY
+    max_param_bytes: int = MAX_PARAM_BYTES
+
+    def __post_init__(self) -> None:
         self._has_delays = False
 
     def finish(
@@ -144,9 +132,9 @@ class Finisher:
             done = self._finish_part(part, also)
             statuses.update(done.statuses)
             if done.planned:
-                self._wake()
-            self._observers.committed(done.noted)
-        self._on_finished(statuses)
+                self.wake()
+            self.observers.committed(done.noted)
+        self.on_finished(statuses)
         return statuses
 
     def _finish_part(
@@ -156,13 +144,13 @@ class Finisher:
         needed = len(part)
         unknown = 0
         # one end for the row and for a delay that counts from it, whatever the transaction has to wait for
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         # schedules are asked before the transaction; which, is known only inside until a job with a delay was seen
         asked = self._ask(self._awaiting(part), now_ms) if self._has_delays else {}
         while True:
-            self._run_ids.ensure(needed)
+            self.run_ids.ensure(needed)
             try:
-                return self._db.transaction(
+                return self.db.transaction(
                     partial(self._finish, outcomes=part, asked=asked, also=also, now_ms=now_ms)
                 )
             except _UnaskedError as unasked:
@@ -183,7 +171,7 @@ class Finisher:
 
     def _awaiting(self, part: Sequence[Outcome]) -> list[Job]:
         """Return the jobs whose next fire these outcomes may set, as they stand now."""
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             endings = jobs.list_follow_ups(conn, [outcome.run_id for outcome in part])
             waiting = {ending.job_id for ending in endings if ending.is_awaited}
             return list(jobs.get_jobs(conn, waiting, deleted=False).values()) if waiting else []
@@ -193,7 +181,7 @@ class Finisher:
         asked: dict[int, _Next] = {}
         for job in awaiting:
             try:
-                next_ms, error = self._timetable.next_fire(job, now_ms), ""
+                next_ms, error = self.timetable.next_fire(job, now_ms), ""
             except Exception as failure:  # whatever it raises stops this job only
                 next_ms, error = None, str(failure)[:ERROR_LENGTH] or type(failure).__name__
             asked[job.id] = _Next(job.revision, next_ms, error)
@@ -237,7 +225,7 @@ class Finisher:
         roots = {run.root_id for run, _ in closing if run.job_id in parents}
         still_open = runs.find_open_roots(conn, roots | awaited) if roots or awaited else set()
         drafts = plan_children(
-            conn, roots - still_open, family, owners, now_ms, max_param_bytes=self._max_param_bytes
+            conn, roots - still_open, family, owners, now_ms, max_param_bytes=self.max_param_bytes
         )
         if len(drafts) > CHILDREN and len(outcomes) > 1:
             raise _TooManyError
@@ -247,7 +235,7 @@ class Finisher:
         unasked = [job for job in ended if job.id not in asked or asked[job.id].revision != job.revision]
         if unasked:
             raise _UnaskedError(unasked)
-        noted = self._observers.record(
+        noted = self.observers.record(
             conn,
             now_ms,
             ended=closing,
@@ -293,7 +281,7 @@ class Finisher:
 
     def _numbered(self, drafts: Sequence[Run], *, roots_too: bool = False) -> list[Run]:
         """Give ids to runs; with ``roots_too`` each of them is the first of its fire."""
-        ids = self._run_ids.take(len(drafts))
+        ids = self.run_ids.take(len(drafts))
         if roots_too:
             return [replace(run, id=new, root_id=new) for run, new in zip(drafts, ids, strict=True)]
         return [replace(run, id=new) for run, new in zip(drafts, ids, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from xwheel.clock import Clock
@@ -22,23 +23,15 @@ MAX_JOBS: Final = 10_000
 """Jobs that may hang together; a search ends there."""
 
 
+@dataclass(eq=False, repr=False)
 class DependencyManager:
-    """Replaces the children of a job.
+    """Replaces the children of a job."""
 
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        history: Keeps versions of jobs.
-        limits: How long templates may be.
-    """
-
-    def __init__(
-        self, db: Database, clock: Clock, history: JobHistory, *, limits: TextLimits = DEFAULT_LIMITS
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._history = history
-        self._limits = limits
+    db: Database
+    clock: Clock
+    history: JobHistory
+    _: KW_ONLY
+    limits: TextLimits = DEFAULT_LIMITS
 
     def set_children(
         self, parent_id: int, links: Sequence[ChildLink], revision: int | None = None
@@ -63,7 +56,7 @@ class DependencyManager:
                 a template is too long or names what is not there.
         """
         self._check_list(parent_id, links)
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> list[ChildLink]:
             # one change of links at a time, so that no two of them close a cycle together
@@ -86,16 +79,16 @@ class DependencyManager:
             now = jobs.update_job(conn, parent_id, {"revision": parent.revision + 1, "updated_ms": now_ms})
             made = jobs.children_of(conn, [parent_id])
             step = JobStep(parent, now, children=(before, made))
-            self._history.record(conn, JobAction.CHILDREN, [step], now_ms)
+            self.history.record(conn, JobAction.CHILDREN, [step], now_ms)
             return made
 
-        return self._db.transaction(work)
+        return self.db.transaction(work)
 
     def _check_list(self, parent_id: int, links: Sequence[ChildLink]) -> None:
         _check_count(links)
         seen: set[int] = set()
         for link in links:
-            self._limits.check_param(link.param)
+            self.limits.check_param(link.param)
             if link.child_id == parent_id:
                 raise FieldError("child_id", f"job {parent_id} cannot run after itself")
             if link.child_id in seen:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -86,52 +87,30 @@ class BulkResult(NamedTuple):
     run_id: int | None = None
 
 
+@dataclass(eq=False, repr=False)
 class JobManager:
     """Changes jobs, one or many at a time.
 
     Where a method takes a ``revision``, it is the one that the caller has seen; None overwrites whatever is there. All
     that name a job raise a NotFoundError if there is none, and a RevisionError if it is at another revision.
 
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        plugins: What jobs may name.
-        timetable: When jobs fire.
-        scripts: The sources of script jobs.
-        history: Keeps versions of jobs.
-        runs_by_hand: Plans runs of many jobs.
+    Attributes:
         questions: Asks plugins between the attempts of transactions, and never inside.
-        owners: Know what of jobs people cannot change.
         wake: Called when something is to be claimed or adopted.
-        limits: How long parameters may be.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        plugins: Plugins,
-        timetable: AskedTimetable,
-        scripts: Scripts,
-        history: JobHistory,
-        runs_by_hand: RunNow,
-        questions: PluginQuestions,
-        owners: JobOwners,
-        wake: Callable[[], None],
-        *,
-        limits: TextLimits = DEFAULT_LIMITS,
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._plugins = plugins
-        self._timetable = timetable
-        self._scripts = scripts
-        self._history = history
-        self._runs_by_hand = runs_by_hand
-        self._questions = questions
-        self._owners = owners
-        self._wake = wake
-        self._limits = limits
+    db: Database
+    clock: Clock
+    plugins: Plugins
+    timetable: AskedTimetable
+    scripts: Scripts
+    history: JobHistory
+    runs_by_hand: RunNow
+    questions: PluginQuestions
+    owners: JobOwners
+    wake: Callable[[], None]
+    _: KW_ONLY
+    limits: TextLimits = DEFAULT_LIMITS
 
     def create(
         self,
@@ -155,29 +134,29 @@ class JobManager:
             NameTakenError: Another job of the group has its name.
         """
         rights.check_new_job(values, source)
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         draft = self.draft(values, now_ms)
 
         def work(conn: Connection) -> Job:
             job = self.insert_draft(conn, draft, now_ms, enabled=enabled, source=source, unique=unique)
-            self._history.record(conn, JobAction.CREATE, [JobStep(None, job, source)], now_ms)
+            self.history.record(conn, JobAction.CREATE, [JobStep(None, job, source)], now_ms)
             return job
 
         def attempt() -> Job:
             if source is not None:
-                self._scripts.check_source(draft.glue_type, source, draft.group_id)
+                self.scripts.check_source(draft.glue_type, source, draft.group_id)
             if enabled:
-                self._timetable.need([draft], now_ms)
-            return self._db.transaction(work)
+                self.timetable.need([draft], now_ms)
+            return self.db.transaction(work)
 
-        job = self._questions.around(attempt)
-        self._wake()
+        job = self.questions.around(attempt)
+        self.wake()
         return job
 
     def draft(self, values: Mapping[str, object], now_ms: int) -> Job:
         """Return a job that could be created so, stopped and without an id; raises like :meth:`create`."""
         draft = draft_job({**values, "enabled": False}, now_ms)
-        self._limits.check_param(draft.param)
+        self.limits.check_param(draft.param)
         self._check(draft)
         return draft
 
@@ -198,7 +177,7 @@ class JobManager:
             _refuse_namesake(conn, draft)
         job = jobs.insert_job(conn, row)
         if source is not None:
-            made = self._scripts.save_locked(conn, job, source, now_ms)
+            made = self.scripts.save_locked(conn, job, source, now_ms)
             job = jobs.update_job(conn, job.id, {"glue_version": made.number})
         return self.start_locked(conn, job, now_ms) if enabled else job
 
@@ -227,16 +206,16 @@ class JobManager:
             FieldError: A value is not acceptable.
             OwnedByCodeError: A plugin owns the field, as for code that declares it.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> Job:
             job = self._lock(conn, job_id, revision, Permission.EDIT)
             saved = self._edit(conn, job, changes, now_ms, source, unique=unique)
-            self._history.record(conn, JobAction.EDIT, [_step(job, saved, source)], now_ms)
+            self.history.record(conn, JobAction.EDIT, [_step(job, saved, source)], now_ms)
             return saved
 
-        job = self._questions.around(lambda: self._db.transaction(work))
-        self._wake()
+        job = self.questions.around(lambda: self.db.transaction(work))
+        self.wake()
         return job
 
     def restore(self, job_id: int, number: int, *, revision: int | None = None, unique: bool = True) -> Job:
@@ -253,20 +232,20 @@ class JobManager:
             FieldError: What it names is gone: a plugin, a calendar, the version of the source.
             XwheelError: What :meth:`edit` raises.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> Job:
             job = self._lock(conn, job_id, revision, Permission.EDIT)
             wanted = job_versions.get_version(conn, job_id, number)
             changes = changes_back(job, wanted.definition)
             glue_type = str(changes.get("glue_type", job.glue_type))
-            source = self._scripts.source_back(conn, job, glue_type, wanted)
+            source = self.scripts.source_back(conn, job, glue_type, wanted)
             saved = self._edit(conn, job, changes, now_ms, source, unique=unique)
-            self._history.record(conn, JobAction.RESTORE, [_step(job, saved, source)], now_ms)
+            self.history.record(conn, JobAction.RESTORE, [_step(job, saved, source)], now_ms)
             return saved
 
-        job = self._questions.around(lambda: self._db.transaction(work))
-        self._wake()
+        job = self.questions.around(lambda: self.db.transaction(work))
+        self.wake()
         return job
 
     def _edit(
@@ -281,7 +260,7 @@ class JobManager:
     ) -> Job:
         """Change fields of a locked job, if the actor may and no plugin owns them."""
         rights.check_move(job, changes)
-        self._owners.refuse_change(conn, job, changes)
+        self.owners.refuse_change(conn, job, changes)
         merged = self.merge(job, changes, conn)
         return self.edit_locked(conn, job, merged, changes, now_ms, source=source, unique=unique)
 
@@ -289,7 +268,7 @@ class JobManager:
         """Return a job as it would be with changed fields; raises like :meth:`edit`."""
         merged = replace(job, **changes)
         if merged.param != job.param:  # what was saved under a higher limit stays
-            self._limits.check_param(merged.param)
+            self.limits.check_param(merged.param)
         self._check(merged, conn)
         return merged
 
@@ -307,7 +286,7 @@ class JobManager:
         """Write what :meth:`merge` returned of a job whose row is locked, and work out its next fire if need be."""
         rights.check_script(job, merged, source)
         values: dict[str, object] = {**changes, "revision": job.revision + 1, "updated_ms": now_ms}
-        values["glue_version"] = self._scripts.edit_locked(conn, job, merged, source, now_ms)
+        values["glue_version"] = self.scripts.edit_locked(conn, job, merged, source, now_ms)
         is_other_schedule = any(
             getattr(job, name) != getattr(merged, name) for name in ("schedule_type", "schedule_conf")
         )
@@ -333,32 +312,32 @@ class JobManager:
         Raises:
             ScheduleError: It has no schedule or no further fire.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> Job:
             job = self._lock(conn, job_id, revision, Permission.RUN)
             if job.enabled:
                 return job
             started = self.start_locked(conn, job, now_ms)
-            self._history.record(conn, JobAction.START, [JobStep(job, started)], now_ms)
+            self.history.record(conn, JobAction.START, [JobStep(job, started)], now_ms)
             return started
 
-        job = self._questions.around(lambda: self._db.transaction(work))
-        self._wake()
+        job = self.questions.around(lambda: self.db.transaction(work))
+        self.wake()
         return job
 
     def stop(self, job_id: int, *, revision: int | None = None) -> Job:
         """Stop a job and cancel its planned fires and retries; runs that were sent go on."""
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> Job:
             job = self._lock(conn, job_id, revision, Permission.RUN)
             self.stop_locked(conn, [job], now_ms)
             now = jobs.get_job(conn, job_id)
-            self._history.record(conn, JobAction.STOP, [JobStep(job, now)], now_ms)
+            self.history.record(conn, JobAction.STOP, [JobStep(job, now)], now_ms)
             return now
 
-        return self._db.transaction(work)
+        return self.db.transaction(work)
 
     def delete(self, job_id: int, *, revision: int | None = None) -> None:
         """Delete a job: what is planned is cancelled, its finished runs stay readable.
@@ -366,16 +345,16 @@ class JobManager:
         Raises:
             OwnedByCodeError: A plugin owns it.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> None:
             job = self._lock(conn, job_id, revision, Permission.EDIT)
-            for error in self._owners.undeletable(conn, [job]).values():
+            for error in self.owners.undeletable(conn, [job]).values():
                 raise error
             self._delete(conn, [job], now_ms)
-            self._history.record(conn, JobAction.DELETE, [JobStep(job, stopped(job, now_ms))], now_ms)
+            self.history.record(conn, JobAction.DELETE, [JobStep(job, stopped(job, now_ms))], now_ms)
 
-        self._questions.around(lambda: self._db.transaction(work))
+        self.questions.around(lambda: self.db.transaction(work))
 
     def change_many(
         self, action: BulkAction, ids: Sequence[int], *, param: str | None = None, when: When = AT_ONCE
@@ -393,24 +372,24 @@ class JobManager:
         """
         wanted = list(dict.fromkeys(ids))
         # all are due together, however many transactions that takes
-        when = When(at_ms=when.due_ms(self._clock.now_ms()))
+        when = When(at_ms=when.due_ms(self.clock.now_ms()))
         results: dict[int, BulkResult] = {}
         # neighbours together: what is planned is found partition by partition
         ordered = sorted(wanted, key=lambda job_id: (job_id % PARTITIONS, job_id))
         for part in chunks(ordered, BATCH):
             if action is BulkAction.RUN:
-                for job_id, done in self._runs_by_hand.run_many(part, param, when).items():
+                for job_id, done in self.runs_by_hand.run_many(part, param, when).items():
                     if isinstance(done, int):
                         results[job_id] = BulkResult(job_id, run_id=done)
                     else:
                         results[job_id] = BulkResult(job_id, done)
             else:
                 results.update(self._change(action, part))
-        self._wake()
+        self.wake()
         return [results[job_id] for job_id in wanted]
 
     def _change(self, action: BulkAction, ids: Sequence[int]) -> dict[int, BulkResult]:
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> dict[int, BulkResult]:
             done = {job_id: BulkResult(job_id, NotFoundError("job", job_id)) for job_id in ids}
@@ -418,25 +397,25 @@ class JobManager:
             done |= {job_id: BulkResult(job_id, error) for job_id, error in refused.items()}
             match action:
                 case BulkAction.START:
-                    self._timetable.need((job for job in found.values() if not job.enabled), now_ms)
+                    self.timetable.need((job for job in found.values() if not job.enabled), now_ms)
                     steps: list[JobStep] = []
                     done |= {job.id: self._try_start(conn, job, now_ms, steps) for job in found.values()}
-                    self._history.record(conn, JobAction.START, steps, now_ms)
+                    self.history.record(conn, JobAction.START, steps, now_ms)
                     return done
                 case BulkAction.STOP:
                     self.stop_locked(conn, found.values(), now_ms)
                     steps = [JobStep(job, stopped(job, now_ms)) for job in found.values()]
-                    self._history.record(conn, JobAction.STOP, steps, now_ms)
+                    self.history.record(conn, JobAction.STOP, steps, now_ms)
                 case _:
-                    owned = self._owners.undeletable(conn, found.values())
+                    owned = self.owners.undeletable(conn, found.values())
                     gone = [job for job in found.values() if job.id not in owned]
                     self._delete(conn, gone, now_ms)
                     steps = [JobStep(job, stopped(job, now_ms)) for job in gone]
-                    self._history.record(conn, JobAction.DELETE, steps, now_ms)
+                    self.history.record(conn, JobAction.DELETE, steps, now_ms)
                     return done | {job_id: BulkResult(job_id, owned.get(job_id)) for job_id in found}
             return done | {job_id: BulkResult(job_id) for job_id in found}
 
-        return self._questions.around(lambda: self._db.transaction(work))
+        return self.questions.around(lambda: self.db.transaction(work))
 
     def _try_start(self, conn: Connection, job: Job, now_ms: int, steps: list[JobStep]) -> BulkResult:
         """Let a locked job fire and note that; what cannot is refused before anything is written."""
@@ -458,18 +437,18 @@ class JobManager:
     def _delete(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
         """Delete jobs whose rows are locked."""
         ids = [job.id for job in found]
-        plugin_rows.delete_of_jobs(conn, self._plugins.tables, ids)
+        plugin_rows.delete_of_jobs(conn, self.plugins.tables, ids)
         self._cancel_planned(conn, ids, RunReason.DELETED, now_ms, origins=tuple(Origin))
         jobs.delete_links(conn, ids)
         jobs.delete_jobs(conn, ids, now_ms)
 
     def _check(self, job: Job, conn: Connection | None = None) -> None:
         listed: Collection[str] = ()
-        if job.glue_type not in self._plugins.glue_types:
-            with nullcontext(conn) if conn is not None else self._db.read() as asked:
+        if job.glue_type not in self.plugins.glue_types:
+            with nullcontext(conn) if conn is not None else self.db.read() as asked:
                 group = executors.get_groups(asked, {job.group_id}).get(job.group_id)
             listed = () if group is None else group.glue_types
-        check_job(job, self._plugins, self._timetable, self._questions, listed=listed)
+        check_job(job, self.plugins, self.timetable, self.questions, listed=listed)
 
     def _lock(self, conn: Connection, job_id: int, revision: int | None, permission: Permission) -> Job:
         job = jobs.get_job(conn, job_id, lock=True)
@@ -484,15 +463,15 @@ class JobManager:
         A fixed delay whose last run is still on its way goes on waiting for it.
         """
         self._cancel_planned(conn, [job.id], reason, now_ms)
-        waits = job.awaits_root is not None and self._timetable.awaits_completion(job)
+        waits = job.awaits_root is not None and self.timetable.awaits_completion(job)
         if waits and job.awaits_root in runs.find_open_roots(conn, {job.awaits_root or 0}):
             return job
         return self.start_locked(conn, job, now_ms)
 
     def start_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
         """Enable a locked job from its next due time on."""
-        self._scripts.check(job)
-        next_ms = self._timetable.next_fire(job, now_ms)
+        self.scripts.check(job)
+        next_ms = self.timetable.next_fire(job, now_ms)
         if next_ms is None:
             raise ScheduleError(
                 "schedule_conf", f"job {job.id} would never fire: change its schedule before starting it"

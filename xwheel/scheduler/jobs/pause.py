@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from xwheel.calendars import parse_calendar
@@ -26,46 +27,28 @@ logger = logging.getLogger(__name__)
 BATCH: Final = 200
 
 
+@dataclass(eq=False, repr=False)
 class ScheduleManager:
     """Pauses and resumes all schedules, and changes calendars together with the jobs that use them.
 
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        calendars: The calendars in memory.
-        timetable: When jobs fire.
-        manager: Works out the next fires of jobs whose calendar changed.
-        history: Keeps versions of jobs.
+    Attributes:
         questions: Asks plugins between the attempts of transactions, and never inside.
-        audit: Where it is recorded.
         wake: Called when something is to be claimed.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        calendars: CalendarCache,
-        timetable: AskedTimetable,
-        manager: JobManager,
-        history: JobHistory,
-        questions: PluginQuestions,
-        audit: AuditTrail,
-        wake: Callable[[], None],
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._calendars = calendars
-        self._timetable = timetable
-        self._manager = manager
-        self._history = history
-        self._questions = questions
-        self._audit = audit
-        self._wake = wake
+    db: Database
+    clock: Clock
+    calendars: CalendarCache
+    timetable: AskedTimetable
+    manager: JobManager
+    history: JobHistory
+    questions: PluginQuestions
+    audit: AuditTrail
+    wake: Callable[[], None]
 
     def paused_since_ms(self) -> int | None:
         """Return since when no schedule fires, or None if schedules fire."""
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             since = settings.find_setting(conn, settings.PAUSED)
         return None if since is None else int(since)
 
@@ -78,18 +61,18 @@ class ScheduleManager:
         Returns:
             Since when schedules are paused.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def switch(conn: Connection) -> int:
             leases.lock_all_leases(conn)
             since = settings.find_setting(conn, settings.PAUSED)
             if since is None:
                 settings.insert_setting(conn, settings.PAUSED, str(now_ms))
-                self._audit.record(conn, "schedule.pause", "schedule", "all", after={"since_ms": now_ms})
+                self.audit.record(conn, "schedule.pause", "schedule", "all", after={"since_ms": now_ms})
             return int(since or now_ms)
 
-        since_ms = self._db.transaction(switch)
-        while self._db.transaction(lambda conn: self._unplan(conn, now_ms)):
+        since_ms = self.db.transaction(switch)
+        while self.db.transaction(lambda conn: self._unplan(conn, now_ms)):
             pass
         logger.warning("all schedules are paused")
         return since_ms
@@ -101,12 +84,12 @@ class ScheduleManager:
             since = settings.find_setting(conn, settings.PAUSED)
             was_paused = settings.delete_setting(conn, settings.PAUSED)
             if was_paused:
-                self._audit.record(conn, "schedule.resume", "schedule", "all", before={"since_ms": since})
+                self.audit.record(conn, "schedule.resume", "schedule", "all", before={"since_ms": since})
             return was_paused
 
-        was_paused = self._db.transaction(switch)
+        was_paused = self.db.transaction(switch)
         logger.warning("schedules fire again")
-        self._wake()
+        self.wake()
         return was_paused
 
     def save_calendar(self, name: str, definition: Mapping[str, object]) -> None:
@@ -117,20 +100,20 @@ class ScheduleManager:
                 written then.
         """
         parse_calendar(definition)
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> None:
             users = self._users(conn, name)
             known = settings.find_calendar(conn, name)
             action = "calendar.create" if known is None else "calendar.edit"
-            self._audit.record(conn, action, "calendar", name, before=known, after=definition)
+            self.audit.record(conn, action, "calendar", name, before=known, after=definition)
             settings.save_calendar(conn, name, definition, now_ms)
-            self._calendars.read(conn)
-            self._timetable.need(users, now_ms)
+            self.calendars.read(conn)
+            self.timetable.need(users, now_ms)
             steps = [
-                JobStep(job, self._manager.reschedule(conn, job, RunReason.CALENDAR, now_ms)) for job in users
+                JobStep(job, self.manager.reschedule(conn, job, RunReason.CALENDAR, now_ms)) for job in users
             ]
-            self._history.record(conn, JobAction.CALENDAR, steps, now_ms)
+            self.history.record(conn, JobAction.CALENDAR, steps, now_ms)
 
         self._change(work)
 
@@ -148,18 +131,18 @@ class ScheduleManager:
                 raise ConflictError(f"job {users[0]} uses calendar {name}: take it out there first")
             known = settings.find_calendar(conn, name)
             settings.delete_calendar(conn, name)
-            self._audit.record(conn, "calendar.delete", "calendar", name, before=known)
+            self.audit.record(conn, "calendar.delete", "calendar", name, before=known)
 
         self._change(work)
 
     def _change(self, work: Callable[[Connection], None]) -> None:
         try:
-            self._questions.around(lambda: self._db.transaction(work))
+            self.questions.around(lambda: self.db.transaction(work))
         finally:
             # whatever came of the transaction, memory follows what was committed
-            with self._db.read() as conn:
-                self._calendars.read(conn)
-        self._wake()
+            with self.db.read() as conn:
+                self.calendars.read(conn)
+        self.wake()
 
     def _users(self, conn: Connection, name: str) -> list[Job]:
         ids = jobs.find_calendar_users(conn, name)
@@ -181,5 +164,5 @@ class ScheduleManager:
                 values |= {"next_fire_ms": min(run.planned_ms for run in planned), "awaits_root": None}
             steps.append(JobStep(job, jobs.update_job(conn, job_id, values)))
             count += len(planned)
-        self._history.record(conn, JobAction.PAUSE, steps, now_ms)
+        self.history.record(conn, JobAction.PAUSE, steps, now_ms)
         return count

@@ -100,38 +100,40 @@ def plan(
     return result
 
 
+@dataclass(eq=False, repr=False)
 class _Draft:
     """The fires of one job while they are being worked out."""
 
-    def __init__(self, job: Job, now_ms: int, timetable: Timetable, epoch: int, horizon_ms: int) -> None:
+    job: Job
+    now_ms: int
+    timetable: Timetable
+    epoch: int
+    horizon_ms: int
+
+    def __post_init__(self) -> None:
         self.runs: list[Run] = []
         self.capped = False
         self.questions = 0
-        self._job = job
-        self._now_ms = now_ms
-        self._timetable = timetable
-        self._epoch = epoch
-        self._horizon_ms = horizon_ms
         self._awaits = False
-        self._cursor = job.next_fire_ms
-        self._last_ms = job.last_fire_ms
+        self._cursor = self.job.next_fire_ms
+        self._last_ms = self.job.last_fire_ms
         self._error = ""
 
     def fill(self, oldest_ms: int) -> None:
         """Plan everything due until the horizon; what is older than the oldest has misfired."""
-        if self._timetable.awaits_completion(self._job):
+        if self.timetable.awaits_completion(self.job):
             self._fire_and_await(oldest_ms)
             return
         if self._cursor is not None and self._cursor < oldest_ms:
-            if self._job.misfire_policy is MisfirePolicy.FIRE_ALL:
+            if self.job.misfire_policy is MisfirePolicy.FIRE_ALL:
                 self._fire_missed(oldest_ms)
             else:
                 self._skip_missed(oldest_ms)
-        while self._cursor is not None and oldest_ms <= self._cursor <= self._horizon_ms:
+        while self._cursor is not None and oldest_ms <= self._cursor <= self.horizon_ms:
             if len(self.runs) >= RUNS_PER_JOB:
                 self.capped = True
                 return
-            self._fire(self._cursor, self._timetable.due_ms(self._job, self._cursor), RunReason.PLAIN)
+            self._fire(self._cursor, self.timetable.due_ms(self.job, self._cursor), RunReason.PLAIN)
             self._advance(self._cursor)
 
     def fail(self, reason: str) -> None:
@@ -147,27 +149,27 @@ class _Draft:
         awaited = (
             next((run.id for run in runs if run.state is RunState.PLANNED), None) if self._awaits else None
         )
-        return JobCursor(self._job.id, self._cursor, self._last_ms, awaited, not self._error, self._error)
+        return JobCursor(self.job.id, self._cursor, self._last_ms, awaited, not self._error, self._error)
 
     def _advance(self, after_ms: int) -> None:
         self.questions += 1
         self._last_ms = after_ms
         self._cursor = None  # if the next line raises, the fire just planned must not come again
-        self._cursor = self._timetable.next_fire(self._job, after_ms)
+        self._cursor = self.timetable.next_fire(self.job, after_ms)
 
     def _fire_and_await(self, oldest_ms: int) -> None:
         """Plan one fire of a fixed delay; its end will set the next one. A skipped one counts as ended now."""
-        if self._cursor is None or self._cursor > self._horizon_ms:
+        if self._cursor is None or self._cursor > self.horizon_ms:
             return
         planned_ms = self._cursor
         is_missed = planned_ms < oldest_ms
         self._last_ms = planned_ms
-        if is_missed and self._job.misfire_policy is MisfirePolicy.SKIP:
+        if is_missed and self.job.misfire_policy is MisfirePolicy.SKIP:
             self.runs.append(self._row(planned_ms, planned_ms, RunReason.MISFIRE, skipped=(planned_ms, 1)))
-            self._advance(self._now_ms)
+            self._advance(self.now_ms)
             self._last_ms = planned_ms
             return
-        due_ms = self._now_ms if is_missed else self._timetable.due_ms(self._job, planned_ms)
+        due_ms = self.now_ms if is_missed else self.timetable.due_ms(self.job, planned_ms)
         self._fire(planned_ms, due_ms, RunReason.MISFIRE if is_missed else RunReason.PLAIN)
         self._cursor, self._awaits = None, True
 
@@ -176,7 +178,7 @@ class _Draft:
             if len(self.runs) >= FIRE_ALL_PER_CLAIM:
                 self.capped = True
                 return
-            self._fire(self._cursor, self._now_ms, RunReason.MISFIRE)
+            self._fire(self._cursor, self.now_ms, RunReason.MISFIRE)
             self._advance(self._cursor)
 
     def _skip_missed(self, oldest_ms: int) -> None:
@@ -190,9 +192,9 @@ class _Draft:
                 break
             self._advance(self._cursor)
         uncounted = len(missed) > SKIPS_COUNTED
-        if self._job.misfire_policy is MisfirePolicy.FIRE_ONCE:
+        if self.job.misfire_policy is MisfirePolicy.FIRE_ONCE:
             # with too many to count the last one is not known, so the first stays outside of the range
-            self._fire(missed.pop(0 if uncounted else -1), self._now_ms, RunReason.MISFIRE)
+            self._fire(missed.pop(0 if uncounted else -1), self.now_ms, RunReason.MISFIRE)
         if missed:
             range_end = (oldest_ms - 1, SKIPS_COUNTED + 1) if uncounted else (missed[-1], len(missed))
             self.runs.append(self._row(missed[0], missed[0], RunReason.MISFIRE, skipped=range_end))
@@ -204,14 +206,14 @@ class _Draft:
         self, planned_ms: int, due_ms: int, reason: RunReason, skipped: tuple[int, int] | None = None
     ) -> Run:
         return new_run(
-            self._job,
+            self.job,
             origin=Origin.SCHEDULE,
             origin_key=planned_ms,
             due_ms=due_ms,
             planned_ms=planned_ms,
-            now_ms=self._now_ms,
+            now_ms=self.now_ms,
             # what jitter moves beyond the window stays a row until it comes near
-            epoch=self._epoch if due_ms <= self._horizon_ms else 0,
+            epoch=self.epoch if due_ms <= self.horizon_ms else 0,
             reason=reason,
             skipped=skipped,
         )

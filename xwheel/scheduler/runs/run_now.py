@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -94,37 +95,22 @@ def read_when(delay_ms: int | None, at: str | None) -> When:
     return When(at_ms=at_ms)
 
 
+@dataclass(eq=False, repr=False)
 class RunNow:
     """Plans runs by hand.
 
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        run_ids: Source of run ids.
-        scripts: Knows which jobs lack their source.
-        audit: Where runs by hand are recorded.
+    Attributes:
         wake: Called when something is to be adopted.
-        limits: How long parameters may be.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        run_ids: RunIds,
-        scripts: Scripts,
-        audit: AuditTrail,
-        wake: Callable[[], None],
-        *,
-        limits: TextLimits = DEFAULT_LIMITS,
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._run_ids = run_ids
-        self._scripts = scripts
-        self._audit = audit
-        self._wake = wake
-        self._limits = limits
+    db: Database
+    clock: Clock
+    run_ids: RunIds
+    scripts: Scripts
+    audit: AuditTrail
+    wake: Callable[[], None]
+    _: KW_ONLY
+    limits: TextLimits = DEFAULT_LIMITS
 
     def run(
         self,
@@ -151,31 +137,31 @@ class RunNow:
             FieldError: It lacks its source, the parameter or the addresses are too long, or its time has passed or is
                 too far ahead.
         """
-        self._limits.check_param(param)
+        self.limits.check_param(param)
         among = _joined(addresses)
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         due_ms = when.due_ms(now_ms)
-        (run_id,) = self._run_ids.reserve(1)
+        (run_id,) = self.run_ids.reserve(1)
         origin_key = run_id if idempotency_key is None else _hash_key(idempotency_key)
 
         def work(conn: Connection) -> Run:
             job = jobs.get_job(conn, job_id)
             current_actor().need(Permission.RUN, job.group_id, "job", job_id)
-            self._scripts.check(job)
+            self.scripts.check(job)
             run = replace(_planned(job, run_id, origin_key, param, due_ms, now_ms), address=among)
             runs.insert_runs(conn, [run])
             self._record(conn, [run], again)
             return run
 
         try:
-            run = self._db.transaction(work)
+            run = self.db.transaction(work)
         except DuplicateError:
-            with self._db.read() as conn:
+            with self.db.read() as conn:
                 known = runs.find_run(conn, (job_id, Origin.API, origin_key, 0))
             if known is None:
                 raise
             return known
-        self._wake()
+        self.wake()
         return run
 
     def run_many(
@@ -194,10 +180,10 @@ class RunNow:
         Raises:
             FieldError: The parameter is too long, or the time has passed or is too far ahead.
         """
-        self._limits.check_param(param)
-        now_ms = self._clock.now_ms()
+        self.limits.check_param(param)
+        now_ms = self.clock.now_ms()
         due_ms = when.due_ms(now_ms)
-        run_ids = dict(zip(ids, self._run_ids.reserve(len(ids)), strict=True))
+        run_ids = dict(zip(ids, self.run_ids.reserve(len(ids)), strict=True))
 
         def work(conn: Connection) -> dict[int, int | XwheelError]:
             done: dict[int, int | XwheelError] = {job_id: NotFoundError("job", job_id) for job_id in ids}
@@ -207,7 +193,7 @@ class RunNow:
             for job in found.values():
                 run_id = done[job.id] = run_ids[job.id]
                 try:
-                    self._scripts.check(job)
+                    self.scripts.check(job)
                 except FieldError as error:
                     done[job.id] = error
                 else:
@@ -216,7 +202,7 @@ class RunNow:
             self._record(conn, made)
             return done
 
-        return self._db.transaction(work)
+        return self.db.transaction(work)
 
     def _record(self, conn: Connection, made: Sequence[Run], again: int | None = None) -> None:
         entries = []
@@ -233,7 +219,7 @@ class RunNow:
                     after=said,
                 )
             )
-        self._audit.record_many(conn, entries)
+        self.audit.record_many(conn, entries)
 
 
 def _joined(addresses: Sequence[str]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Final
 
@@ -25,48 +26,36 @@ from xwheel.storage.database.engine import Connection, Database
 MAX_AUTHOR: Final = 64
 
 
+@dataclass(eq=False, repr=False)
 class Scripts:
     """Saves sources and takes old ones back.
 
     Thread-safety: every method may be called by any thread.
 
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        sources: Knows which jobs lack one.
+    Attributes:
         glue_types: What jobs may name.
-        questions: Asks glue types about sources, outside of the transactions that save them.
-        history: Keeps versions of jobs.
         trusted: Names of the glue types that are asked at once.
         keep: Versions of a job that stay.
-        limits: How long sources may be.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        sources: Sources,
-        glue_types: Mapping[str, GlueType],
-        questions: PluginQuestions,
-        history: JobHistory,
-        *,
-        trusted: Collection[str] = (),
-        keep: int,
-        limits: TextLimits = DEFAULT_LIMITS,
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._sources = sources
-        self._questions = questions
-        self._history = history
-        self._trusted = trusted
-        self._checks = {name: kind for name, kind in glue_types.items() if isinstance(kind, ChecksSource)}
-        self._saved_checks = {
-            name: kind for name, kind in glue_types.items() if isinstance(kind, ChecksSavedSource)
+    db: Database
+    clock: Clock
+    sources: Sources
+    glue_types: Mapping[str, GlueType]
+    questions: PluginQuestions
+    history: JobHistory
+    _: KW_ONLY
+    trusted: Collection[str] = ()
+    keep: int
+    limits: TextLimits = DEFAULT_LIMITS
+
+    def __post_init__(self) -> None:
+        self._checks = {
+            name: kind for name, kind in self.glue_types.items() if isinstance(kind, ChecksSource)
         }
-        self._keep = keep
-        self._limits = limits
+        self._saved_checks = {
+            name: kind for name, kind in self.glue_types.items() if isinstance(kind, ChecksSavedSource)
+        }
 
     def check(self, job: Job) -> None:
         """Refuse to start or run a job that lacks its source.
@@ -74,7 +63,7 @@ class Scripts:
         Raises:
             FieldError: It does.
         """
-        if self._sources.lacks(job):
+        if self.sources.lacks(job):
             where = f"POST /api/v1/jobs/{job.id}/glue" if job.id else "glue_source"
             raise FieldError(
                 "glue_source",
@@ -98,7 +87,7 @@ class Scripts:
         def work(conn: Connection) -> GlueVersion:
             return self._save(conn, self._locked(conn, job_id, revision), new)
 
-        return self._questions.around(lambda: self._db.transaction(work))
+        return self.questions.around(lambda: self.db.transaction(work))
 
     def restore(
         self, job_id: int, number: int, *, author: str, remark: str = "", revision: int | None = None
@@ -128,7 +117,7 @@ class Scripts:
             words = remark or f"version {number} again"
             return self._save(conn, job, NewSource(source=old.source, author=author, remark=words))
 
-        return self._questions.around(lambda: self._db.transaction(work))
+        return self.questions.around(lambda: self.db.transaction(work))
 
     def save_locked(self, conn: Connection, job: Job, new: NewSource, now_ms: int) -> GlueVersion:
         """Save a source of a job whose row is locked; the job's row must get the version's number.
@@ -139,7 +128,7 @@ class Scripts:
             FieldError: The glue type takes no source, or not this one.
         """
         self.check_source(job.glue_type, new, job.group_id)
-        return scripts.insert_version(conn, job.id, job.glue_type, new, now_ms, keep=self._keep)
+        return scripts.insert_version(conn, job.id, job.glue_type, new, now_ms, keep=self.keep)
 
     def source_back(self, conn: Connection, job: Job, glue_type: str, wanted: JobVersion) -> NewSource | None:
         """Return the source that a job had at an earlier revision, to be saved again; None if it had none, or has it.
@@ -203,9 +192,9 @@ class Scripts:
         Raises:
             FieldError: It is too long, or the glue type takes no source, or not this one.
         """
-        if not self._sources.has_source(name):
+        if not self.sources.has_source(name):
             raise FieldError("glue_source", f"a {name} job has no source")
-        self._limits.check_source(new.source)
+        self.limits.check_source(new.source)
         if name in self._checks:
             glue_type = self._checks[name]
             self._ask(name, ("glue_source", name, new.source), lambda: glue_type.check_source(new.source))
@@ -215,14 +204,14 @@ class Scripts:
     def _check_saved(self, name: str, source: str, group_id: int) -> None:
         """Let a glue type compare a source with what the scheduler has; raises like :meth:`check_source`."""
         glue_type = self._saved_checks[name]
-        saved = SavedSource(source=source, group_id=group_id, database=self._db)
+        saved = SavedSource(source=source, group_id=group_id, database=self.db)
         self._ask(name, ("saved_source", name, group_id, source), lambda: glue_type.check_saved_source(saved))
 
     def _ask(self, name: str, key: Hashable, check: Callable[[], None]) -> None:
         title = f"glue type {name}"
         call = partial(guarded, title, check, allowed=ExecutorError)
         try:
-            self._questions.ask(key, PluginQuestion(title, name in self._trusted, call))
+            self.questions.ask(key, PluginQuestion(title, name in self.trusted, call))
         except ExecutorError as error:
             raise FieldError("glue_source", str(error)) from error
         except PluginError as error:
@@ -236,9 +225,9 @@ class Scripts:
         return job
 
     def _save(self, conn: Connection, job: Job, new: NewSource) -> GlueVersion:
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         made = self.save_locked(conn, job, new, now_ms)
         values = {"glue_version": made.number, "revision": job.revision + 1, "updated_ms": now_ms}
         saved = jobs.update_job(conn, job.id, values)
-        self._history.record(conn, JobAction.SCRIPT, [JobStep(job, saved, new)], now_ms)
+        self.history.record(conn, JobAction.SCRIPT, [JobStep(job, saved, new)], now_ms)
         return made

@@ -7,6 +7,7 @@ is encoded twice; a run that is larger than the limit by itself travels alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from xwheel.clock import Clock
@@ -104,20 +105,20 @@ def _sources_of(parcel: Parcel, sources: Mapping[int, GlueVersion]) -> Mapping[i
     return {job_id: sources[job_id] for job_id in ids & sources.keys()}
 
 
+@dataclass(eq=False, repr=False)
 class Placing:
     """The parcels of one batch while it is being placed.
 
-    Args:
-        pool: The trigger pool.
-        limits: How many bytes a request to an address may have.
+    Attributes:
         sources: The sources of the batch's script jobs, by job id.
     """
 
-    def __init__(self, pool: TriggerPool, limits: BodyLimits, sources: Mapping[int, GlueVersion]) -> None:
-        self._pool = pool
-        self._limits = limits
-        self._sources = sources
-        self._sizes = Sizes(sources)
+    pool: TriggerPool
+    limits: BodyLimits
+    sources: Mapping[int, GlueVersion]
+
+    def __post_init__(self) -> None:
+        self._sizes = Sizes(self.sources)
         self._measured: dict[int, int] = {}
         self._open: dict[tuple[int, str], list[Parcel]] = {}
         self._full: set[tuple[int, str]] = set()
@@ -164,16 +165,16 @@ class Placing:
             group[0].add(size)
         for parcel in full:
             if not parcel.shards:
-                self._pool.release(parcel.lane, parcel.executor.address)
-            elif self._sources:
-                parcel.sources = _sources_of(parcel, self._sources)
+                self.pool.release(parcel.lane, parcel.executor.address)
+            elif self.sources:
+                parcel.sources = _sources_of(parcel, self.sources)
         return [parcel for parcel in full if parcel.shards]
 
     def give_back_all(self) -> None:
         """Give every place back: nothing will be sent."""
         for group in self._open.values():
             for parcel in group:
-                self._pool.release(parcel.lane, parcel.executor.address)
+                self.pool.release(parcel.lane, parcel.executor.address)
 
     def _size(self, run: Run, job: Job, executor: RegisteredExecutor) -> int:
         """Return how many bytes a run takes in a request; each run is measured once."""
@@ -190,13 +191,13 @@ class Placing:
         if group and group[-1].has_room(size):
             return group[-1]
         is_batch = executor.kind == "xwheel"
-        if not self._pool.acquire(lane, address, batch=is_batch, beyond=beyond):
+        if not self.pool.acquire(lane, address, batch=is_batch, beyond=beyond):
             self._full.add((lane, address))
             return None
-        limit = self._limits.of(address) if is_batch else 0
+        limit = self.limits.of(address) if is_batch else 0
         group.append(Parcel(lane=lane, executor=executor, limit=limit))
         return group[-1]
 
     def _give_back(self, parcel: Parcel) -> None:
         self._open[parcel.lane, parcel.executor.address].remove(parcel)
-        self._pool.release(parcel.lane, parcel.executor.address)
+        self.pool.release(parcel.lane, parcel.executor.address)
