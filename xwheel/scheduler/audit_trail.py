@@ -113,13 +113,7 @@ class AuditTrail:
     ) -> None:
         """Note a refused call.
 
-        Args:
-            listener: Who refused it, as ``api``.
-            actor: Who called, as far as that is known.
-            address: Where the call came from.
-            route: What it wanted, the same for all objects.
-            path: What it wanted, this one.
-            why: What it was told.
+        ``route`` is what it wanted, the same for all objects, ``path`` this one, and ``why`` what the caller was told.
         """
         book = self._book
         if book is None or not isinstance(book, NotesRefusals):

@@ -67,9 +67,7 @@ class Sources:
     def refusal(self, job: Job, source: GlueVersion | None) -> tuple[RunReason, str] | None:
         """Return why a script job cannot run, as a reason and a message, or None if it can.
 
-        Args:
-            job: The job.
-            source: What :meth:`find` found for it.
+        ``source`` is what :meth:`find` found for it.
         """
         if job.glue_type not in self.glue_types and not self._is_listed(job):
             known = tuple(sorted(self.glue_types))

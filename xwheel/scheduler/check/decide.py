@@ -96,12 +96,7 @@ def decide_silent(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) ->
 def decide_state(row: OpenRun, answer: StateAnswer, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:
     """Decide by what the journal of an xwheel executor says.
 
-    Args:
-        row: The run.
-        answer: The journal's word.
-        now_ms: The shared time.
-        wait_ms: When to ask again if the answer settles nothing.
-        rules: Times.
+    If the answer settles nothing, it is asked again after ``wait_ms``.
     """
     if answer.state is ExecutionState.FINISHED:
         item = answer.outcome
@@ -139,15 +134,9 @@ def decide_idle(
 ) -> Decision:
     """Decide by what a foreign executor says about the job.
 
-    A kill that a person asked for is sent whatever it says: some always say that they have nothing.
-
-    Args:
-        row: The run.
-        idle: Whether the executor has nothing of the job; None if it gave no usable answer.
-        begun_ms: When the run began at the earliest; None if others of the job are before it.
-        now_ms: The shared time.
-        wait_ms: When to ask again if the answer settles nothing.
-        rules: Times.
+    A kill that a person asked for is sent whatever it says: some always say that they have nothing. ``idle`` is None if
+    it gave no usable answer, ``begun_ms`` if other runs of the job are before this one. If the answer settles nothing,
+    it is asked again after ``wait_ms``.
     """
     accepted = row.state is RunState.DISPATCHING  # never sent again under this id: it counts as running
     limit_ms = _limit_ms(row, now_ms if begun_ms is None else begun_ms, rules)

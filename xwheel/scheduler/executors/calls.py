@@ -55,12 +55,7 @@ class ExecutorClient:
     ) -> None:
         """Put a question; its answer comes out of :meth:`poll` under the key.
 
-        Args:
-            key: Names the question.
-            executor: Who is asked.
-            path: The call.
-            body: Its body.
-            token: What it is called with; None for what was proven at its address.
+        Without a token it is called with what was proven at its address.
         """
         self.client.submit(
             HttpCall(

@@ -96,10 +96,7 @@ class ExecutorRegistry:
     def register(self, app_name: str, facts: RegisteredExecutor, now_ms: int) -> None:
         """Take a registration or a beat; only news is written to the database at once.
 
-        Args:
-            app_name: Name of the executor's group.
-            facts: What the executor says of itself; id, group and times are filled in here.
-            now_ms: The shared time.
+        ``facts`` is what the executor says of itself; group and times are filled in here.
 
         Raises:
             NotFoundError: There is no such group.
@@ -151,11 +148,8 @@ class ExecutorRegistry:
     def remove(self, app_name: str, address: str, *, secret_id: int | None = None) -> bool:
         """Take an executor out at once; return whether it was there.
 
-        Args:
-            app_name: Name of the executor's group.
-            address: Where it was.
-            secret_id: What the caller proved; None for who need not prove anything. A caller with the token that all
-                share, or with a group's digest-only one, takes out nothing that proved a secret of its group.
+        A caller who proved no more than the token that all share, or a group's digest-only one, takes out nothing that
+        proved a secret of its group. ``secret_id`` None is for who need not prove anything.
 
         Raises:
             NotFoundError: There is no such group.
@@ -202,12 +196,7 @@ class ExecutorRegistry:
         """Return the addresses that executors of other groups have, of those that are to be a group's with a secret.
 
         What is entered stays. One that is added would get nothing, and keep their executors from coming back.
-
-        Args:
-            conn: A connection inside a transaction.
-            group_id: Whose addresses they are to be.
-            wanted: The id of the secret of each of them.
-            now_ms: The shared time.
+        ``wanted`` has the id of the secret of each address.
         """
         if self._shared_addresses:
             return []
@@ -253,9 +242,8 @@ class ExecutorRegistry:
     def follow_entered(self, group_id: int, wanted: Mapping[str, int]) -> None:
         """Call no executor of a group any more that the addresses of the group, as they are now, leave no place for.
 
-        Args:
-            group_id: Whose addresses were just written; other nodes see it with their next look at the rows.
-            wanted: The id of the secret of each of them.
+        They were just written; other nodes see it when they next read the rows. ``wanted`` has the id of the secret of
+        each.
         """
         with self._lock:
             gone = [

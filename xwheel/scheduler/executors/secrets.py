@@ -93,8 +93,7 @@ class ExecutorSecrets:
     def value(self, secret_id: int | None) -> str:
         """Return what an executor is sent that registered with this secret; nothing if it expired or is not known.
 
-        Args:
-            secret_id: As an executor's row has it. None, from a node of an older version, stands for the shared one.
+        None, from a node of an older version, stands for the shared one.
         """
         if secret_id is None or secret_id == SHARED_SECRET:
             return self.shared

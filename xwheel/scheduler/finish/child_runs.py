@@ -57,13 +57,7 @@ def plan_children(
 ) -> list[Run]:
     """Return the child runs of fires that have just ended, without ids; those that exist are left out.
 
-    Args:
-        conn: The outcome's transaction.
-        closed: Root ids without an open run.
-        family: The links.
-        owners: Parents and children by id, locked; deleted ones are missing.
-        now_ms: The shared time.
-        max_param_bytes: What a parameter may have, as UTF-8.
+    ``closed`` are root ids without an open run; ``owners`` are parents and children, locked, without deleted ones.
     """
     draft = partial(_draft, now_ms=now_ms, max_param_bytes=max_param_bytes)
     successes = _successes(conn, closed, owners)

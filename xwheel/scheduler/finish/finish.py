@@ -114,15 +114,8 @@ class Finisher:
     ) -> dict[int, OutcomeStatus]:
         """Close runs and plan what follows, at most 500 a transaction, in id order.
 
-        A repeated id in one call counts once, the first wins. A final state is final, except that an outcome
-        corrects ``lost``.
-
-        Args:
-            outcomes: How runs ended.
-            also: Called in each transaction, with the runs that it closes as they were.
-
-        Returns:
-            What became of each run id.
+        A repeated id in one call counts once, the first wins. A final state is final, except that an outcome corrects
+        ``lost``. ``also`` is called in each transaction, with the runs that it closes as they were.
         """
         unique: dict[int, Outcome] = {}
         for outcome in outcomes:
@@ -291,8 +284,7 @@ class Finisher:
     ) -> list[tuple[Job, str]]:
         """Set the next fire of jobs whose awaited fire has no open run left; any final state counts.
 
-        Returns:
-            The jobs that are stopped because their schedule fails, with the error.
+        Returns the jobs that are stopped because their schedule fails, with the error.
         """
         cursors: list[jobs.JobCursor] = []
         stops: list[tuple[Job, str]] = []

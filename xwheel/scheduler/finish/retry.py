@@ -29,17 +29,9 @@ def decide_retry(
 ) -> Run | None:
     """Return the next attempt of a run, without an id, or None.
 
-    What was asked to be killed is not tried again, however it ended.
-
-    Args:
-        run: The run that ends, as it stood before.
-        state: Its final state.
-        job: Its job; None if it was deleted.
-        now_ms: The shared time.
-        root_origin: Why the first run of this fire existed: retries of scheduled fires stop with their job, retries
-            of what a person asked for do not.
-        reason: Why it ended so.
-        recovered: This shard of the fire has had its recovery run.
+    What was asked to be killed is not tried again, however it ended. ``run`` is as it stood before, ``job`` None if it
+    was deleted. Retries of scheduled fires stop with their job; those of what a person asked for, as ``root_origin``
+    says, do not. ``recovered`` says that this shard has had its recovery run.
     """
     if job is None or run.kill_requested or (not job.enabled and root_origin is Origin.SCHEDULE):
         return None

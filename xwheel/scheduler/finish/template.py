@@ -54,11 +54,8 @@ def succeeded(runs: Sequence[Run], param: str) -> Success | None:
     """Return the success of a fire, or None.
 
     A shard succeeded if one of its attempts did: a retry that was withdrawn, or a recovery of a run that was not lost
-    after all, takes nothing back.
-
-    Args:
-        runs: All runs of the root, every shard and attempt; none is open.
-        param: The parameter of the job, for runs that have none of their own.
+    after all, takes nothing back. ``runs`` are all of the root, every shard and attempt, none open; ``param`` is for
+    those that have none of their own.
     """
     by_shard: dict[int, Run] = {}
     for run in sorted(runs, key=lambda run: (run.attempt, run.id)):
@@ -74,9 +71,7 @@ def succeeded(runs: Sequence[Run], param: str) -> Success | None:
 def check_template(text: str, parents: Sequence[int] = ()) -> None:
     """Refuse a template that names what is not there.
 
-    Args:
-        text: The template.
-        parents: Jobs whose result may be named; none to let every job pass.
+    Only results of ``parents`` may be named, or, without any, of every job.
 
     Raises:
         FieldError: Names the field ``param`` and the known names.
@@ -101,11 +96,7 @@ def render(
 ) -> str:
     """Fill a template.
 
-    Args:
-        text: The template.
-        success: The fire that ended last.
-        others: For a join, the success of each parent by its job id.
-        max_bytes: What the parameter may have, as UTF-8.
+    For a join, ``others`` is the success of each parent by its job id.
 
     Raises:
         TemplateError: A result or the whole is too long, or a parent did not run in this chain.

@@ -49,9 +49,7 @@ class Fence:
     def pass_through(self, routed: Sequence[Routed], now_ms: int) -> Batch:
         """Fence runs that have a place; return what became of them.
 
-        Args:
-            routed: Runs with their jobs as they were read; one whose job changed since comes back as changed.
-            now_ms: The shared time.
+        They come with their jobs as they were read; one whose job changed since comes back as changed.
         """
         if not routed:
             return Batch()

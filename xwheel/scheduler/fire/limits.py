@@ -86,13 +86,8 @@ def decide(
 ) -> list[Routed]:
     """Return what may go, oldest due first; what may not is noted in the batch.
 
-    Args:
-        items: Routed runs.
-        limits: Group to how many of its runs may be open, for groups with a limit.
-        counts: Group to how many are open.
-        opened: The open runs of all jobs here that block for the whole cluster.
-        deferred: The runs that wait already; an older one there goes first.
-        batch: Gets what must wait, what will never go, and what is killed for it.
+    ``limits`` and ``counts`` are, by group, how many of its runs may be open and how many are; ``opened`` are the open
+    runs of all jobs here that block for the whole cluster. An older run that is deferred already goes first.
     """
     draft = _Draft(limits, counts, opened, deferred, batch)
     ordered = sorted(items, key=lambda item: (item.run.due_ms, item.run.id))

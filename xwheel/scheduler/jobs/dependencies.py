@@ -39,15 +39,8 @@ class DependencyManager:
         """Make these the children of a job, and raise its revision.
 
         What succeeds runs its children, so a new child, or a new parameter for one, takes the permission ``run`` in its
-        group. Children that the actor may not read stay: who does not see them cannot mean to take them out.
-
-        Args:
-            parent_id: The job.
-            links: Its children; every ``parent_id`` in them is this job.
-            revision: The revision that the caller has seen; None to overwrite whatever is there.
-
-        Returns:
-            The links as they are saved, by child.
+        group. Children that the actor may not read stay: who does not see them cannot mean to take them out. Returns
+        the links as they are saved, by child. Without a revision it overwrites whatever is there.
 
         Raises:
             NotFoundError: The job does not exist.

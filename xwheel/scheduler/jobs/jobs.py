@@ -122,11 +122,7 @@ class JobManager:
     ) -> Job:
         """Create a job, stopped unless told otherwise.
 
-        Args:
-            values: Every field of a job that its author sets.
-            enabled: Start it at once.
-            source: The first version of a script's source.
-            unique: Refuse a name that another job of the group has; XXL-JOB's jobs may share one.
+        With ``unique`` a name that another job of the group has is refused; XXL-JOB's jobs may share one.
 
         Raises:
             FieldError: A field is not acceptable; ScheduleError for the schedule's fields.
@@ -192,12 +188,8 @@ class JobManager:
     ) -> Job:
         """Change fields of a job.
 
-        Args:
-            job_id: The job.
-            changes: New values; with another glue type the job has no source until one is saved.
-            revision: See the class.
-            source: A new source; nothing is saved if it is the current one.
-            unique: See :meth:`create`, for a new name or group.
+        With another glue type the job has no source until one is saved; a source that is the current one is not saved
+        again.
 
         Raises:
             NotFoundError: The job or its new group does not exist.
@@ -221,11 +213,7 @@ class JobManager:
     def restore(self, job_id: int, number: int, *, revision: int | None = None, unique: bool = True) -> Job:
         """Edit a job to be as it was at an earlier revision, its source included; whether it is started stays.
 
-        Args:
-            job_id: The job.
-            number: The revision that is wanted again; its children are not part of it.
-            revision: See the class.
-            unique: See :meth:`create`, for a name or group that it had.
+        The children that it had then are not part of it.
 
         Raises:
             NotFoundError: The version is not kept, or the group is gone.
@@ -361,14 +349,7 @@ class JobManager:
     ) -> list[BulkResult]:
         """Do the same to many jobs, a hundred in a transaction; one bad id stops no other.
 
-        Args:
-            action: What to do.
-            ids: The jobs; one that is named twice is done once.
-            param: Of the runs; None for each job's own.
-            when: When the runs are due.
-
-        Returns:
-            One result for each job, in the order of the ids.
+        Returns one result for each job, in the order of the ids; one that is named twice is done once.
         """
         wanted = list(dict.fromkeys(ids))
         # all are due together, however many transactions that takes

@@ -56,10 +56,7 @@ class ScheduleManager:
         """Let no schedule fire until :meth:`resume`; runs by hand and retries go on.
 
         Fires that are planned but not sent go back to their jobs, so that the misfire policy decides about them when
-        schedules fire again.
-
-        Returns:
-            Since when schedules are paused.
+        schedules fire again. Returns since when schedules are paused.
         """
         now_ms = self.clock.now_ms()
 

@@ -73,12 +73,7 @@ def check_job(
 ) -> None:
     """Refuse names that no plugin registered and schedules that cannot work.
 
-    Args:
-        job: The job as it would be saved.
-        plugins: What jobs may name.
-        timetable: Knows whether a schedule can work.
-        questions: Asks plugins where and when they may be asked.
-        listed: Glue types that the job's group lists.
+    ``listed`` are the glue types that the job's group lists.
 
     Raises:
         FieldError: Names the field and what is allowed.

@@ -112,9 +112,7 @@ class AdoptLoop:
     def reconcile(self, now_ms: int, before_ms: int | None = None) -> None:
         """Find planned rows of ours that no memory holds, and sends without an answer.
 
-        Args:
-            now_ms: The shared time.
-            before_ms: Look at rows due before this; None for those that are overdue.
+        Looks at rows due before ``before_ms``, or, without it, at those that are overdue.
         """
         epochs = dict(self.lease.epochs)
         horizon_ms = now_ms - OVERDUE_MS if before_ms is None else before_ms

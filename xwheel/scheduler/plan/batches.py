@@ -59,13 +59,6 @@ class BatchPlanner:
         """Plan one batch of :meth:`split`; a job whose schedule type hangs is stopped with the reason.
 
         If too many calls of the type hang already, all of its due jobs are stopped: nothing can say when they fire.
-
-        Args:
-            jobs: Jobs with a ``next_fire_ms``.
-            now_ms: The shared time.
-            epochs: Partition to epoch.
-            max_runs: Runs that may be planned.
-            max_questions: How often schedules may be asked.
         """
         planned = partial(
             plan,

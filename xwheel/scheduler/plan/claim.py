@@ -83,13 +83,9 @@ class BatchLimit:
         """Learn from a claim; one that was not full says nothing about a larger one.
 
         What its statements spent on their way is no reason to claim less: a smaller claim has as many of them. The
-        quickest of the last few says how far the database is; the others may have waited for something.
-
-        Args:
-            took_ms: How long it took.
-            trip_ms: How long its smallest statement took.
-            chars: How long the parameters of its jobs were together.
-            is_full: There was more to claim.
+        quickest of the last few says how far the database is; the others may have waited for something. ``trip_ms`` is
+        how long its smallest statement took, ``chars`` how long the parameters of its jobs were together; with
+        ``is_full`` there was more to claim.
         """
         self._trips.append(trip_ms)
         took_ms -= min(MOST_TRAVEL_MS, ROUND_TRIPS * min(self._trips))

@@ -57,20 +57,10 @@ def plan(
 ) -> Planned:
     """Plan the fires of claimed jobs.
 
-    Args:
-        jobs: Jobs with a ``next_fire_ms``, as they stand in the locked rows.
-        now_ms: The shared time.
-        pre_read_ms: How far ahead to plan.
-        threshold_ms: The misfire threshold of jobs that have none of their own.
-        timetable: When jobs fire.
-        take_ids: Gives that many unused run ids.
-        epochs: Partition to epoch; planned runs are born adopted.
-        max_runs: Jobs whose fires no longer fit wait for the next claim.
-        max_questions: So do the others once schedules were asked this often, which is what counting missed fires costs.
-        goes_on: Asked before the schedule of each job; False lets it and the others wait.
-
-    Returns:
-        The rows to write. A job whose schedule fails is stopped with the reason; the others go on.
+    Jobs come as they stand in the locked rows. Those whose fires no longer fit into ``max_runs`` wait for the next
+    claim, and so do the others once schedules were asked ``max_questions`` times, which is what counting missed fires
+    costs; ``goes_on`` is asked before the schedule of each job, and lets it and the others wait. Planned runs are born
+    adopted, by the epochs of partitions. A job whose schedule fails is stopped with the reason; the others go on.
     """
     result = Planned()
     drafts: list[_Draft] = []
@@ -230,19 +220,11 @@ def recheck(
 ) -> dict[int, RunReason]:
     """Apply the misfire rule again to planned rows that no node held for a while, such as after a takeover.
 
-    Args:
-        runs: Planned runs, in any order.
-        jobs: Their jobs; a run whose job is missing is left alone.
-        now_ms: The shared time.
-        threshold_ms: The misfire threshold of jobs that have none of their own.
-        last_missed: Asked at most once, for jobs whose last missed fire runs, and the planned time of the earliest of
-            those seen: gives the planned time of the last missed fire that has a row, by job.
-        limited: Groups in which runs queue for room.
-
-    Returns:
-        Run id to reason, for runs to be skipped. Runs that a person, a retry or the fire-all policy asked for stay,
-        and so do those that were on time and may have been waiting for an executor, for room in their group or for
-        the end of another run of their job.
+    Returns the runs to be skipped. Those that a person, a retry or the fire-all policy asked for stay, and so do those
+    that were on time and may have been waiting for an executor, for room in their group (``limited`` are those where
+    runs queue for it) or for the end of another run of their job; a run whose job is missing is left alone.
+    ``last_missed`` is asked at most once, for jobs whose last missed fire runs, and the planned time of the earliest of
+    those seen: it gives the planned time of the last missed fire that has a row, by job.
     """
     stale: dict[int, list[Run]] = {}
     for run in runs:

@@ -41,8 +41,7 @@ class RunKiller:
     def kill(self, run_id: int) -> Run:
         """End a run, or begin to; asking again changes nothing.
 
-        Returns:
-            The run as it stands now: cancelled if no executor got it yet, otherwise open with ``kill_requested``.
+        Returns it as it stands now: cancelled if no executor got it yet, otherwise open with ``kill_requested``.
 
         Raises:
             NotFoundError: There is no such run.

@@ -74,9 +74,7 @@ AT_ONCE: Final = When()
 def read_when(delay_ms: int | None, at: str | None) -> When:
     """Return when a run is due, of what a request says.
 
-    Args:
-        delay_ms: Milliseconds, or None.
-        at: ISO 8601 with an offset, or None.
+    ``at`` is ISO 8601 with an offset.
 
     Raises:
         FieldError: Both are given, or the instant cannot be read.
@@ -124,13 +122,9 @@ class RunNow:
     ) -> Run:
         """Plan a run of a job; one that is due later is a row until it comes near.
 
-        Args:
-            job_id: The job.
-            param: Replaces the job's parameter; an empty one counts.
-            idempotency_key: A second call with the same key returns the first call's run.
-            addresses: The registered executors among which the job's router chooses; none for all that are live.
-            when: When it is due.
-            again: The run that is to be done once more, for the audit; None for a new one.
+        An empty parameter replaces the job's, too. A second call with the same idempotency key returns the first call's
+        run. The job's router chooses among the addresses, or, without any, among all that are live. ``again`` is the
+        run that is to be done once more, for the audit.
 
         Raises:
             NotFoundError: The job does not exist.
@@ -169,13 +163,7 @@ class RunNow:
     ) -> Mapping[int, int | XwheelError]:
         """Plan a run of each of many jobs, in one transaction; those waiting for them are woken by the caller.
 
-        Args:
-            ids: The jobs, each once.
-            param: Replaces their parameters; None for each job's own.
-            when: When they are due.
-
-        Returns:
-            The run of each job, or why it has none.
+        Returns the run of each job, or why it has none.
 
         Raises:
             FieldError: The parameter is too long, or the time has passed or is too far ahead.

@@ -73,11 +73,6 @@ class Scripts:
     def save(self, job_id: int, new: NewSource, *, revision: int | None = None) -> GlueVersion:
         """Save a new source of a job; runs that are sent from now on carry it.
 
-        Args:
-            job_id: The job.
-            new: The source.
-            revision: The revision that the caller has seen; None for whatever is there.
-
         Raises:
             NotFoundError: The job does not exist.
             RevisionError: It is at another revision.
@@ -94,12 +89,7 @@ class Scripts:
     ) -> GlueVersion:
         """Save the source of an old version as the newest one.
 
-        Args:
-            job_id: The job.
-            number: The version whose source is wanted again.
-            author: Who wants it.
-            remark: Empty for a sentence that names the version.
-            revision: The revision that the caller has seen; None for whatever is there.
+        Without a remark it gets a sentence that names the version.
 
         Raises:
             NotFoundError: The job or the version does not exist.
@@ -133,11 +123,7 @@ class Scripts:
     def source_back(self, conn: Connection, job: Job, glue_type: str, wanted: JobVersion) -> NewSource | None:
         """Return the source that a job had at an earlier revision, to be saved again; None if it had none, or has it.
 
-        Args:
-            conn: Connection; the job's row is locked.
-            job: The job as it is.
-            glue_type: What it will be.
-            wanted: How it was.
+        The job's row is locked; ``glue_type`` is what it will be.
 
         Raises:
             FieldError: That source is not kept any more.
@@ -159,12 +145,8 @@ class Scripts:
     def edit_locked(self, conn: Connection, job: Job, merged: Job, new: NewSource | None, now_ms: int) -> int:
         """Save the source that comes with an edit, if it is another one; return the version that counts then.
 
-        Args:
-            conn: Connection.
-            job: As it is; its row is locked.
-            merged: As it is to be. With another glue type the old source counts no more.
-            new: The source, or None to keep what counts.
-            now_ms: The present.
+        ``job`` is as it is, its row locked, ``merged`` as it is to be: with another glue type the old source counts no
+        more.
 
         Raises:
             FieldError: The glue type takes no source, or a started job would lack its own.
@@ -184,10 +166,7 @@ class Scripts:
     def check_source(self, name: str, new: NewSource, group_id: int) -> None:
         """Refuse a source that a glue type does not take; asked ahead of a transaction it costs that no second attempt.
 
-        Args:
-            name: The glue type.
-            new: The source.
-            group_id: Group of the job that gets it.
+        ``group_id`` is that of the job that gets it.
 
         Raises:
             FieldError: It is too long, or the glue type takes no source, or not this one.

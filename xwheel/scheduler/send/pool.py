@@ -41,11 +41,8 @@ class TriggerPool:
     def acquire(self, lane: int, address: str, *, batch: bool, beyond: bool = False) -> bool:
         """Take a place for one request; return whether there was one.
 
-        Args:
-            lane: ``FAST`` or ``SLOW``.
-            address: Where the request goes; one address holds at most a quarter of a lane.
-            batch: The request may carry many runs.
-            beyond: Take one though all are taken: for the other shards of a run that got a place for its first one.
+        One address holds at most a quarter of a lane; a batch may carry many runs. ``beyond`` takes a place though all
+        are taken: for the other shards of a run that got a place for its first one.
         """
         quarter = max(1, self._limits[lane] // 4)
         limit = min(quarter, BATCHES_PER_ADDRESS) if batch else quarter
