@@ -30,11 +30,6 @@ class AuditTrail:
 
     Thread-safety: any thread may record; nothing is kept between calls.
 
-    Args:
-        plugins: One of them may record.
-        db: The database.
-        clock: Where time comes from.
-
     Raises:
         PluginError: The recorder cannot begin.
     """

@@ -31,32 +31,21 @@ ERROR_LENGTH: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerHealth:
-    """How a listener fares.
-
-    Attributes:
-        queued: Changes that wait for it.
-        delivered: Changes that it took since the start.
-        dropped: Changes that its queue could not hold since the start.
-        failures: Calls that raised since the start.
-        last_error: What the last of them raised, or empty.
-        busy_ms: How long it has been at its present call; 0 if it is at none.
-    """
+    """How a listener fares."""
 
     name: str
-    queued: int
-    delivered: int
-    dropped: int
-    failures: int
-    last_error: str
-    busy_ms: int
+    queued: int  # changes that wait for it
+    delivered: int  # changes that it took since the start
+    dropped: int  # changes that its queue could not hold since the start
+    failures: int  # calls that raised since the start
+    last_error: str  # what the last of them raised, or empty
+    busy_ms: int  # how long it has been at its present call; 0 if it is at none
 
 
 class RunFeed:
     """Hands changes to all listeners.
 
     Args:
-        listeners: By name.
-        clock: Where time comes from.
         limit: Changes that may wait for one listener; beyond that the oldest are dropped.
     """
 
@@ -92,17 +81,12 @@ class RunFeed:
 
 @dataclass(eq=False, repr=False)
 class ListenerQueue:
-    """What waits for one listener, and how it fares.
-
-    Attributes:
-        name: Its name.
-        limit: Changes that may wait.
-    """
+    """What waits for one listener, and how it fares."""
 
     name: str
     listener: RunListener
     clock: Clock
-    limit: int
+    limit: int  # changes that may wait
 
     def __post_init__(self) -> None:
         self._log = FailureLog(f"listen-{self.name}", self.clock)

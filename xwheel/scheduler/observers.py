@@ -23,12 +23,7 @@ Noted = Sequence[tuple[Observer, Rows]]
 
 
 class Observers:
-    """Asks the observers of plugins, and writes what they answer. Any thread may call it.
-
-    Args:
-        observers: What plugins registered.
-        db: From which they read what they must know.
-    """
+    """Asks the observers of plugins, and writes what they answer. Any thread may call it."""
 
     def __init__(self, observers: Sequence[Observer], db: Database) -> None:
         self._observers = tuple(observers)

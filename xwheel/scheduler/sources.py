@@ -24,14 +24,10 @@ LISTED_MS: Final = 1000
 
 
 class FoundSources(NamedTuple):
-    """Sources by job id.
-
-    Attributes:
-        left_out: Jobs whose source is there and was too much for one go; it is read in another.
-    """
+    """Sources by job id."""
 
     sources: dict[int, GlueVersion]
-    left_out: set[int]
+    left_out: set[int]  # jobs whose source is there and was too much for one go; it is read in another
 
 
 @dataclass(eq=False, repr=False)
@@ -39,9 +35,6 @@ class Sources:
     """Finds the sources of jobs, and says which jobs cannot run without one.
 
     Thread-safety: every method may be called by any thread; one lock guards the remembered sources.
-
-    Attributes:
-        glue_types: What jobs may name.
     """
 
     db: Database

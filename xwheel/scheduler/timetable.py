@@ -33,9 +33,6 @@ class CalendarCache:
     """The calendars as they stand in the database, parsed once for each change.
 
     Thread-safety: the mapping is replaced, never changed, so readers need no lock.
-
-    Args:
-        db: The database.
     """
 
     def __init__(self, db: Database) -> None:
@@ -67,7 +64,6 @@ class Timetable:
     """Answers when a job fires next.
 
     Args:
-        types: Schedule types by name.
         calendars: Returns the calendars by name, as they stand now.
     """
 
@@ -190,10 +186,7 @@ class AskedTimetable(Timetable):
     thread for all of them (:mod:`xwheel.scheduler.plan.batches`).
 
     Args:
-        types: Schedule types by name.
-        calendars: Returns the calendars by name, as they stand now.
         trusted: Names of the schedule types that are asked at once.
-        questions: Asks them.
     """
 
     def __init__(

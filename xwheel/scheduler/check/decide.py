@@ -24,42 +24,25 @@ KILLED: Final = "killed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRules:
-    """Times that decide.
+    """Times that decide."""
 
-    Attributes:
-        check_after_ms: How long an executor is believed before it is asked again.
-        gone_ms: How long an executor may be missing before its runs are lost.
-        answer_ms: How long after a send or a question it must be over.
-        idle_grace_ms: How long an outcome may be on its way once a foreign executor has nothing of the job.
-        deadline_grace_ms: How long after a time limit the executor has to report its end.
-    """
-
-    check_after_ms: int
-    gone_ms: int
-    answer_ms: int
-    idle_grace_ms: int
-    deadline_grace_ms: int
+    check_after_ms: int  # how long an executor is believed before it is asked again
+    gone_ms: int  # how long an executor may be missing before its runs are lost
+    answer_ms: int  # how long after a send or a question it must be over
+    idle_grace_ms: int  # how long an outcome may be on its way once a foreign executor has nothing of the job
+    deadline_grace_ms: int  # how long after a time limit the executor has to report its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What happens to an open run.
-
-    Attributes:
-        row: The run as it was read.
-        outcome: How it ends; None if it stays open.
-        check_ms: When to check again.
-        reason: Its mark from now on.
-        kill: Whether its executor is told to end it.
-        accepted: Whether its executor turned out to have it.
-    """
+    """What happens to an open run."""
 
     row: OpenRun
-    outcome: Outcome | None = None
-    check_ms: int = 0
-    reason: str = ""
-    kill: bool = False
-    accepted: bool = False
+    outcome: Outcome | None = None  # how it ends; None if it stays open
+    check_ms: int = 0  # when to check again
+    reason: str = ""  # its mark from now on
+    kill: bool = False  # whether its executor is told to end it
+    accepted: bool = False  # whether its executor turned out to have it
 
 
 def decide_gone(row: OpenRun, missing_ms: int, now_ms: int, rules: CheckRules) -> Decision:

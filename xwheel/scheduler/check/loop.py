@@ -63,9 +63,6 @@ class CheckLoop:
     answer says is written only to rows that were not made due meanwhile, such as by a kill.
 
     Thread-safety: :meth:`step` belongs to one thread, which also moves the bytes.
-
-    Attributes:
-        timeout_ms: Time limit of a call.
     """
 
     db: Database
@@ -75,7 +72,7 @@ class CheckLoop:
     finisher: Finisher
     rules: CheckRules
     _: KW_ONLY
-    timeout_ms: int
+    timeout_ms: int  # time limit of a call
 
     def __post_init__(self) -> None:
         self._kill_waits = Backoff(KILL_WAIT_MS, LONGEST_WAIT_MS)

@@ -37,36 +37,24 @@ class QuestionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunQuestion:
-    """One call about rows of one executor; an idle beat or a foreign kill is about one job.
-
-    Attributes:
-        claimed_ms: The ``check_ms`` that the rows have while the question is open.
-        asked_ms: When it was put.
-    """
+    """One call about rows of one executor; an idle beat or a foreign kill is about one job."""
 
     kind: QuestionKind
     executor: RegisteredExecutor
     rows: Sequence[OpenRun]
-    claimed_ms: int
-    asked_ms: int
+    claimed_ms: int  # the ``check_ms`` that the rows have while the question is open
+    asked_ms: int  # when it was put
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back.
-
-    Attributes:
-        error: Empty if the answer could be used.
-        reached: Whether the executor answered at all.
-        states: What the journal says, by run id; only of runs that were asked about.
-        yes: For an idle beat: it has nothing of the job. For a kill: it did.
-    """
+    """What came back."""
 
     question: RunQuestion
-    error: str
-    reached: bool
-    states: dict[int, StateAnswer]
-    yes: bool
+    error: str  # empty if the answer could be used
+    reached: bool  # whether the executor answered at all
+    states: dict[int, StateAnswer]  # what the journal says, by run id; only of runs that were asked about
+    yes: bool  # for an idle beat: it has nothing of the job. For a kill: it did
 
     @property
     def missing(self) -> bool:
@@ -79,16 +67,11 @@ class RunQuestions:
 
     An executor that does not answer costs one time limit and not one for each question: the others that wait for it
     come back unanswered at once.
-
-    Attributes:
-        open_ids: Runs that are asked about now; asking twice would answer neither question in time.
-
-    Args:
-        calls: Puts them.
     """
 
     def __init__(self, calls: ExecutorClient) -> None:
         self._calls = calls
+        # runs that are asked about now; asking twice would answer neither question in time
         self.open_ids: set[int] = set()
         self._waiting: deque[RunQuestion] = deque()
         self._asked: Counter[str] = Counter()
@@ -105,7 +88,7 @@ class RunQuestions:
             self._waiting.append(question)
 
     def start(self) -> None:
-        """QuestionKind as many as may be asked now."""
+        """Ask as many as may be asked now."""
         held: list[RunQuestion] = []
         while self._waiting and self._asked.total() < IN_FLIGHT:
             question = self._waiting.popleft()

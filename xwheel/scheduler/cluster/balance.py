@@ -7,17 +7,11 @@ from typing import NamedTuple
 
 
 class Moves(NamedTuple):
-    """What a node does next.
+    """What a node does next."""
 
-    Attributes:
-        take: Free partitions to take, in the order in which to try.
-        give: Held partitions to hand over, each with the node that gets it.
-        is_short: Others hold what is this node's share.
-    """
-
-    take: Sequence[int]
-    give: Mapping[int, str]
-    is_short: bool
+    take: Sequence[int]  # free partitions to take, in the order in which to try
+    give: Mapping[int, str]  # held partitions to hand over, each with the node that gets it
+    is_short: bool  # others hold what is this node's share
 
 
 def decide_moves(

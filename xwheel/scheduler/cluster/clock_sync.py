@@ -22,22 +22,18 @@ NOTABLE_MS = 1000
 
 @dataclass(eq=False, repr=False)
 class ClockSync:
-    """Samples the database's time and moves the node's clock along.
-
-    Attributes:
-        on_step: Called with the size in milliseconds when the clock jumped: nothing may be claimed or sent before
-            leases are renewed under the new time.
-        steps: How often the clock jumped.
-        last_step: When it last did, in epoch milliseconds of the new time, and by how many milliseconds.
-    """
+    """Samples the database's time and moves the node's clock along."""
 
     db: Database
     clock: Clock
     offset: OffsetFilter
+    # called with the size in milliseconds when the clock jumped: nothing may be claimed or sent before leases are
+    # renewed under the new time
     on_step: Callable[[int], None]
 
     def __post_init__(self) -> None:
-        self.steps = 0
+        self.steps = 0  # how often the clock jumped
+        # when it last did, in epoch milliseconds of the new time, and by how many milliseconds
         self.last_step: tuple[int, int] | None = None
 
     def begin(self) -> None:

@@ -37,33 +37,20 @@ GIVE_REST_MS: Final = 1000
 
 
 class _Seen(NamedTuple):
-    """Since when, on our monotonic clock, another node's renewal counter shows this number.
+    """Since when, on our monotonic clock, another node's renewal counter shows this number."""
 
-    Attributes:
-        renewal: The number.
-        since_ms: When it had been read for the first time: it was written before.
-        moved: The counter was seen to move, so ``since_ms`` is at most one reading late.
-    """
-
-    renewal: int
-    since_ms: int
-    moved: bool
+    renewal: int  # the number
+    since_ms: int  # when it had been read for the first time: it was written before
+    moved: bool  # the counter was seen to move, so ``since_ms`` is at most one reading late
 
 
 class _Peers(NamedTuple):
-    """What one reading says of the nodes.
+    """What one reading says of the nodes."""
 
-    Attributes:
-        live: Who lives, this node included.
-        draining: Those of them that are about to leave.
-        prompt: Those of them that renewed lately enough to be handed something.
-        dead: Renewal counter of the others.
-    """
-
-    live: set[str]
-    draining: set[str]
-    prompt: set[str]
-    dead: dict[str, int]
+    live: set[str]  # who lives, this node included
+    draining: set[str]  # those of them that are about to leave
+    prompt: set[str]  # those of them that renewed lately enough to be handed something
+    dead: dict[str, int]  # renewal counter of the others
 
 
 @dataclass(eq=False, repr=False)
@@ -80,26 +67,19 @@ class ClusterLease:
     this node acts again. What a former holder planned is found by its older epoch and adopted again.
 
     Thread-safety: :attr:`epochs` is replaced, never changed; :meth:`step` belongs to one thread.
-
-    Attributes:
-        owner: Id of this node.
-        lease_ms: How long a lease lasts.
-        renew_ms: How often it is renewed.
-        on_change: Called when partitions came, so that rows wait that memory does not know; and whether some of them
-            came back that were almost given away, so that memory may have let go of rows it held.
-        locks: Which nodes of this machine have ended; None knows of none.
-        shared_now: The database's time.
     """
 
     db: Database
-    owner: str
+    owner: str  # id of this node
     clock: Clock
     _: KW_ONLY
-    lease_ms: int
-    renew_ms: int
+    lease_ms: int  # how long a lease lasts
+    renew_ms: int  # how often it is renewed
+    # called when partitions came, so that rows wait that memory does not know; and whether some of them came back
+    # that were almost given away, so that memory may have let go of rows it held
     on_change: Callable[[bool], None] = lambda _: None
-    locks: NodeLocks | None = None
-    shared_now: Callable[[Connection], int] = database_now_ms
+    locks: NodeLocks | None = None  # which nodes of this machine have ended; None knows of none
+    shared_now: Callable[[Connection], int] = database_now_ms  # the database's time
 
     def __post_init__(self) -> None:
         self._epochs: Mapping[int, int] = {}

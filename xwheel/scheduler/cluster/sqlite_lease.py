@@ -19,20 +19,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False, repr=False)
 class SqliteLease:
-    """All partitions of a SQLite file: the operating system's lock says who the one scheduler is.
-
-    Attributes:
-        owner: Id of this node.
-        lease_ms: How long a lease lasts.
-        renew_ms: How often it is renewed.
-    """
+    """All partitions of a SQLite file: the operating system's lock says who the one scheduler is."""
 
     db: Database
-    owner: str
+    owner: str  # id of this node
     clock: Clock
     _: KW_ONLY
-    lease_ms: int
-    renew_ms: int
+    lease_ms: int  # how long a lease lasts
+    renew_ms: int  # how often it is renewed
 
     def __post_init__(self) -> None:
         self._epochs: dict[int, int] = {}

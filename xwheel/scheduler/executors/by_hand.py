@@ -33,18 +33,12 @@ Key = tuple[int, str]
 
 @dataclass(slots=True)
 class _State:
-    """What is known of an address.
-
-    Attributes:
-        ask_ms: When it is asked next.
-        is_asked: Whether an answer is awaited.
-        misses: Questions in a row without a good answer.
-    """
+    """What is known of an address."""
 
     entered: EnteredAddress
-    ask_ms: int = 0
-    is_asked: bool = False
-    misses: int = 0
+    ask_ms: int = 0  # when it is asked next
+    is_asked: bool = False  # whether an answer is awaited
+    misses: int = 0  # questions in a row without a good answer
 
 
 @dataclass(eq=False, repr=False)

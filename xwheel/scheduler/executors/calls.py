@@ -17,19 +17,12 @@ HTTP_OK: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What came back from a question.
+    """What came back from a question."""
 
-    Attributes:
-        key: What it was asked under.
-        response: The envelope; None if there is none that could be read.
-        error: Why there is none, or empty.
-        status: HTTP status of the answer; 0 if the executor did not answer.
-    """
-
-    key: object
-    response: Response | None
-    error: str
-    status: int
+    key: object  # what it was asked under
+    response: Response | None  # the envelope; None if there is none that could be read
+    error: str  # why there is none, or empty
+    status: int  # HTTP status of the answer; 0 if the executor did not answer
 
     @property
     def reached(self) -> bool:
@@ -39,16 +32,12 @@ class Answered:
 
 @dataclass(eq=False, repr=False)
 class ExecutorClient:
-    """Asks executors; :meth:`ask` and :meth:`wake` may be called from any thread, the rest from the client's owner.
-
-    Attributes:
-        timeout_ms: Time limit of a question.
-    """
+    """Asks executors; :meth:`ask` and :meth:`wake` may be called from any thread, the rest from the client's owner."""
 
     client: HttpClient
     registry: ExecutorRegistry
     _: KW_ONLY
-    timeout_ms: int
+    timeout_ms: int  # time limit of a question
 
     def ask(
         self, key: object, executor: RegisteredExecutor, path: str, body: bytes, *, token: str | None = None

@@ -25,17 +25,10 @@ class Loads:
 
     Thread-safety: :meth:`load`, :meth:`sent` and :meth:`chosen` may be called from any thread; they lose at most a
     few counts, which the next refresh brings back. :meth:`step` belongs to its own thread.
-
-    Attributes:
-        is_asked: Whether somebody asked since the last choice was noted.
-
-    Args:
-        db: Where the runs are counted.
-        clock: Where time comes from.
     """
 
     def __init__(self, db: Database, clock: Clock) -> None:
-        self.is_asked = False
+        self.is_asked = False  # whether somebody asked since the last choice was noted
         self._db = db
         self._clock = clock
         self._rest = Rest(clock, REST, REFRESH_MS)

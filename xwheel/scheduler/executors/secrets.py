@@ -41,16 +41,13 @@ class ExecutorSecrets:
     Thread-safety: every method may be called from any thread. One lock guards the copies and is never held while the
     database is asked.
 
-    Attributes:
-        shared: The token that all executors share.
-
     Raises:
         ConfigError: The shared token is empty, so that everybody would have it.
     """
 
     db: Database
     clock: Clock
-    shared: str
+    shared: str  # the token that all executors share
     keys: KeyRing
 
     def __post_init__(self) -> None:

@@ -24,15 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 class Family(NamedTuple):
-    """The links that matter to a batch of outcomes.
+    """The links that matter to a batch of outcomes."""
 
-    Attributes:
-        links: From the jobs of the batch to their jobs.
-        parents: How many parents each joining child has in all, by child.
-    """
-
-    links: Sequence[ChildLink]
-    parents: Mapping[int, frozenset[int]]
+    links: Sequence[ChildLink]  # from the jobs of the batch to their jobs
+    parents: Mapping[int, frozenset[int]]  # how many parents each joining child has in all, by child
 
 
 def family_of(conn: Connection, job_ids: Collection[int]) -> Family:

@@ -63,15 +63,11 @@ class _Done(NamedTuple):
 
 
 class _UnaskedError(Exception):
-    """Fires end for which the next one was not asked for yet, or under another revision; the work is given up.
-
-    Attributes:
-        jobs: The jobs whose schedule must be asked.
-    """
+    """Fires end for which the next one was not asked for yet, or under another revision; the work is given up."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         super().__init__()
-        self.jobs = jobs
+        self.jobs = jobs  # the jobs whose schedule must be asked
 
 
 class _Next(NamedTuple):
@@ -88,23 +84,17 @@ class _TooManyError(Exception):
 
 @dataclass(eq=False, repr=False)
 class Finisher:
-    """Closes runs. Outcomes are in the database when :meth:`finish` returns.
-
-    Attributes:
-        wake: Called when something was planned, so that it is adopted at once.
-        on_finished: Gets the ids of runs once their ends are committed.
-        max_param_bytes: What the parameter of a child run may have, as UTF-8.
-    """
+    """Closes runs. Outcomes are in the database when :meth:`finish` returns."""
 
     db: Database
     run_ids: RunIds
     clock: Clock
     timetable: Timetable
     observers: Observers
-    wake: Callable[[], None]
-    on_finished: Callable[[Iterable[int]], None]
+    wake: Callable[[], None]  # called when something was planned, so that it is adopted at once
+    on_finished: Callable[[Iterable[int]], None]  # gets the ids of runs once their ends are committed
     _: KW_ONLY
-    max_param_bytes: int = MAX_PARAM_BYTES
+    max_param_bytes: int = MAX_PARAM_BYTES  # what the parameter of a child run may have, as UTF-8
 
     def __post_init__(self) -> None:
         self._has_delays = False

@@ -26,17 +26,11 @@ _RESULT_OF = re.compile(r"result\.([1-9][0-9]{0,15})\Z")
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """A fire whose every shard succeeded.
+    """A fire whose every shard succeeded."""
 
-    Attributes:
-        first: The root run: what it was planned with counts.
-        results: The shards' messages by index.
-        param: The parameter that the handlers got.
-    """
-
-    first: Run
-    results: Sequence[str]
-    param: str
+    first: Run  # the root run: what it was planned with counts
+    results: Sequence[str]  # the shards' messages by index
+    param: str  # the parameter that the handlers got
 
     @property
     def result(self) -> str:

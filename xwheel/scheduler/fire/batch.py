@@ -24,24 +24,20 @@ BEAN = "BEAN"
 
 @dataclass(eq=False, repr=False)
 class Firing:
-    """Turns due runs into requests. Everything here runs on the tick thread.
-
-    Attributes:
-        route: Reads due runs and chooses who gets them.
-        sources: Finds the sources of script jobs; never asked about others.
-        finisher: Closes runs that will never go.
-    """
+    """Turns due runs into requests. Everything here runs on the tick thread."""
 
     db: Database
-    route: Callable[[Sequence[Queued], int], Batch]
-    sources: Sources
+    route: Callable[
+        [Sequence[Queued], int], Batch
+    ]  # reads due runs and chooses who gets them: DueRouting.route
+    sources: Sources  # finds the sources of script jobs; never asked about others
     pool: TriggerPool
     body_limits: BodyLimits
     limits: RunLimits
     deferred: DeferredRuns
     fence: Fence
     lanes: Lanes
-    finisher: Finisher
+    finisher: Finisher  # closes runs that will never go
     job_cache: JobCache
 
     def fire(self, queued: Sequence[Queued], now_ms: int) -> set[int]:

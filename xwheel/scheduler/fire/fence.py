@@ -33,9 +33,6 @@ class Fence:
     Stopped, edited and taken-over runs fall out here. A run for several executors becomes shard 0, and the other
     shards are inserted next to it. A connection that breaks at COMMIT leaves open whether it took effect: the rows are
     read, and what is there is sent, once.
-
-    Attributes:
-        answer_ms: How long after the fence a send must have ended.
     """
 
     db: Database
@@ -44,7 +41,7 @@ class Fence:
     run_ids: RunIds
     observers: Observers
     _: KW_ONLY
-    answer_ms: int
+    answer_ms: int  # how long after the fence a send must have ended
 
     def pass_through(self, routed: Sequence[Routed], now_ms: int) -> Batch:
         """Fence runs that have a place; return what became of them.

@@ -20,12 +20,7 @@ from xwheel.storage.open_runs import SentRun
 
 
 class RunLimits:
-    """Asks the database what is open and decides what may go; tick thread only.
-
-    Args:
-        registry: Knows the groups that have a limit.
-        deferred: The runs that wait already.
-    """
+    """Asks the database what is open and decides what may go; tick thread only."""
 
     def __init__(self, registry: ExecutorRegistry, deferred: DeferredRuns) -> None:
         self._registry = registry

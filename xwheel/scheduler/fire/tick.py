@@ -28,9 +28,6 @@ class Inbox:
     """Planned runs on their way to the ring; any thread puts, the tick thread takes.
 
     Thread-safety: a deque, whose appends and pops are atomic.
-
-    Args:
-        wake: Ends the tick thread's wait.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -112,22 +109,17 @@ class TickLoop:
     """Owns the ring; everything but :meth:`is_held` and :meth:`has_no_room` belongs to the tick thread.
 
     Thread-safety: ring, held runs and waiting line belong to the tick thread; the two only ask dicts.
-
-    Attributes:
-        ring_at: Makes a time ring that begins at an instant.
-        now_ms: The time now; at a start it may be the machine's, ahead of the shared one.
-        send_ms: How long a send may take.
-        waiting_limit: Due runs kept in memory without a place; more stay rows and are found again by reconciling.
     """
 
-    ring_at: Callable[[int], TimeRing]
-    now_ms: int
+    ring_at: Callable[[int], TimeRing]  # makes a time ring that begins at an instant
+    now_ms: int  # the time now; at a start it may be the machine's, ahead of the shared one
     inbox: Inbox
     firing: Firing
     deferred: DeferredRuns
     lease: Lease
     _: KW_ONLY
-    send_ms: int
+    send_ms: int  # how long a send may take
+    # due runs kept in memory without a place; more stay rows and are found again by reconciling
     waiting_limit: int
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import asdict, replace
 
@@ -69,22 +69,18 @@ class BulkAction(StrEnum):
     DELETE = "delete"
 
 
+T = TypeVar("T")
+
 _NEEDS: Final = {BulkAction.DELETE: Permission.EDIT}
 """What an action needs in the group of each job, where that is not ``run``."""
 
 
 class BulkResult(NamedTuple):
-    """What became of one job.
-
-    Attributes:
-        job_id: The job.
-        error: Why nothing was done, or None.
-        run_id: The run that was planned, if that was wanted.
-    """
+    """What became of one job."""
 
     job_id: int
-    error: XwheelError | None = None
-    run_id: int | None = None
+    error: XwheelError | None = None  # why nothing was done, or None
+    run_id: int | None = None  # the run that was planned, if that was wanted
 
 
 @dataclass(eq=False, repr=False)
@@ -93,10 +89,6 @@ class JobManager:
 
     Where a method takes a ``revision``, it is the one that the caller has seen; None overwrites whatever is there. All
     that name a job raise a NotFoundError if there is none, and a RevisionError if it is at another revision.
-
-    Attributes:
-        questions: Asks plugins between the attempts of transactions, and never inside.
-        wake: Called when something is to be claimed or adopted.
     """
 
     db: Database
@@ -106,7 +98,7 @@ class JobManager:
     scripts: Scripts
     history: JobHistory
     runs_by_hand: RunNow
-    questions: PluginQuestions
+    questions: PluginQuestions  # asks plugins between the attempts of transactions, and never inside
     owners: JobOwners
     wake: Callable[[], None]
     _: KW_ONLY
@@ -148,6 +140,12 @@ class JobManager:
         job = self.questions.around(attempt)
         self.wake()
         return job
+
+    def transaction(self, work: Callable[[Connection], T]) -> T:
+        """Return what a transaction returns, with plugins asked between its attempts, and wake those that claim."""
+        found = self.questions.around(lambda: self.db.transaction(work))
+        self.wake()
+        return found
 
     def draft(self, values: Mapping[str, object], now_ms: int) -> Job:
         """Return a job that could be created so, stopped and without an id; raises like :meth:`create`."""
@@ -206,9 +204,7 @@ class JobManager:
             self.history.record(conn, JobAction.EDIT, [_step(job, saved, source)], now_ms)
             return saved
 
-        job = self.questions.around(lambda: self.db.transaction(work))
-        self.wake()
-        return job
+        return self.transaction(work)
 
     def restore(self, job_id: int, number: int, *, revision: int | None = None, unique: bool = True) -> Job:
         """Edit a job to be as it was at an earlier revision, its source included; whether it is started stays.
@@ -232,9 +228,7 @@ class JobManager:
             self.history.record(conn, JobAction.RESTORE, [_step(job, saved, source)], now_ms)
             return saved
 
-        job = self.questions.around(lambda: self.db.transaction(work))
-        self.wake()
-        return job
+        return self.transaction(work)
 
     def _edit(
         self,
@@ -310,9 +304,7 @@ class JobManager:
             self.history.record(conn, JobAction.START, [JobStep(job, started)], now_ms)
             return started
 
-        job = self.questions.around(lambda: self.db.transaction(work))
-        self.wake()
-        return job
+        return self.transaction(work)
 
     def stop(self, job_id: int, *, revision: int | None = None) -> Job:
         """Stop a job and cancel its planned fires and retries; runs that were sent go on."""

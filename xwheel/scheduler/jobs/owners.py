@@ -22,13 +22,7 @@ T = TypeVar("T")
 
 
 class JobOwners:
-    """Asks the plugins that own fields of jobs. Any thread may call it.
-
-    Args:
-        db: The database.
-        plugins: Those that are there.
-        questions: Asks them between the attempts of transactions.
-    """
+    """Asks the plugins that own fields of jobs. Any thread may call it."""
 
     def __init__(self, db: Database, plugins: Plugins, questions: PluginQuestions) -> None:
         self._db = db

@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from xwheel.calendars import parse_calendar
-from xwheel.clock import Clock
 from xwheel.errors import ConflictError
 from xwheel.model import Job, Origin
 from xwheel.model.reasons import RunReason
 from xwheel.model.versions import JobAction
-from xwheel.plugin.questions import PluginQuestions
 from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.jobs.jobs import JobManager
-from xwheel.scheduler.jobs.versions import JobHistory, JobStep
-from xwheel.scheduler.timetable import AskedTimetable, CalendarCache
+from xwheel.scheduler.jobs.versions import JobStep
+from xwheel.scheduler.timetable import CalendarCache
 from xwheel.storage import jobs, leases, runs, settings
 from xwheel.storage.database import changes
-from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.database.engine import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -29,26 +27,15 @@ BATCH: Final = 200
 
 @dataclass(eq=False, repr=False)
 class ScheduleManager:
-    """Pauses and resumes all schedules, and changes calendars together with the jobs that use them.
+    """Pauses and resumes all schedules, and changes calendars together with the jobs that use them."""
 
-    Attributes:
-        questions: Asks plugins between the attempts of transactions, and never inside.
-        wake: Called when something is to be claimed.
-    """
-
-    db: Database
-    clock: Clock
-    calendars: CalendarCache
-    timetable: AskedTimetable
     manager: JobManager
-    history: JobHistory
-    questions: PluginQuestions
+    calendars: CalendarCache
     audit: AuditTrail
-    wake: Callable[[], None]
 
     def paused_since_ms(self) -> int | None:
         """Return since when no schedule fires, or None if schedules fire."""
-        with self.db.read() as conn:
+        with self.manager.db.read() as conn:
             since = settings.find_setting(conn, settings.PAUSED)
         return None if since is None else int(since)
 
@@ -58,7 +45,7 @@ class ScheduleManager:
         Fires that are planned but not sent go back to their jobs, so that the misfire policy decides about them when
         schedules fire again. Returns since when schedules are paused.
         """
-        now_ms = self.clock.now_ms()
+        now_ms = self.manager.clock.now_ms()
 
         def switch(conn: Connection) -> int:
             leases.lock_all_leases(conn)
@@ -68,8 +55,8 @@ class ScheduleManager:
                 self.audit.record(conn, "schedule.pause", "schedule", "all", after={"since_ms": now_ms})
             return int(since or now_ms)
 
-        since_ms = self.db.transaction(switch)
-        while self.db.transaction(lambda conn: self._unplan(conn, now_ms)):
+        since_ms = self.manager.db.transaction(switch)
+        while self.manager.db.transaction(lambda conn: self._unplan(conn, now_ms)):
             pass
         logger.warning("all schedules are paused")
         return since_ms
@@ -84,9 +71,9 @@ class ScheduleManager:
                 self.audit.record(conn, "schedule.resume", "schedule", "all", before={"since_ms": since})
             return was_paused
 
-        was_paused = self.db.transaction(switch)
+        was_paused = self.manager.db.transaction(switch)
         logger.warning("schedules fire again")
-        self.wake()
+        self.manager.wake()
         return was_paused
 
     def save_calendar(self, name: str, definition: Mapping[str, object]) -> None:
@@ -97,7 +84,7 @@ class ScheduleManager:
                 written then.
         """
         parse_calendar(definition)
-        now_ms = self.clock.now_ms()
+        now_ms = self.manager.clock.now_ms()
 
         def work(conn: Connection) -> None:
             users = self._users(conn, name)
@@ -106,11 +93,11 @@ class ScheduleManager:
             self.audit.record(conn, action, "calendar", name, before=known, after=definition)
             settings.save_calendar(conn, name, definition, now_ms)
             self.calendars.read(conn)
-            self.timetable.need(users, now_ms)
+            self.manager.timetable.need(users, now_ms)
             steps = [
                 JobStep(job, self.manager.reschedule(conn, job, RunReason.CALENDAR, now_ms)) for job in users
             ]
-            self.history.record(conn, JobAction.CALENDAR, steps, now_ms)
+            self.manager.history.record(conn, JobAction.CALENDAR, steps, now_ms)
 
         self._change(work)
 
@@ -134,12 +121,12 @@ class ScheduleManager:
 
     def _change(self, work: Callable[[Connection], None]) -> None:
         try:
-            self.questions.around(lambda: self.db.transaction(work))
+            self.manager.questions.around(lambda: self.manager.db.transaction(work))
         finally:
             # whatever came of the transaction, memory follows what was committed
-            with self.db.read() as conn:
+            with self.manager.db.read() as conn:
                 self.calendars.read(conn)
-        self.wake()
+        self.manager.wake()
 
     def _users(self, conn: Connection, name: str) -> list[Job]:
         ids = jobs.find_calendar_users(conn, name)
@@ -161,5 +148,5 @@ class ScheduleManager:
                 values |= {"next_fire_ms": min(run.planned_ms for run in planned), "awaits_root": None}
             steps.append(JobStep(job, jobs.update_job(conn, job_id, values)))
             count += len(planned)
-        self.history.record(conn, JobAction.PAUSE, steps, now_ms)
+        self.manager.history.record(conn, JobAction.PAUSE, steps, now_ms)
         return count

@@ -19,15 +19,10 @@ MOST_BYTES_A_CHARACTER: Final = 4
 
 
 class TextLimits(NamedTuple):
-    """How many bytes the long texts of jobs and runs may have, as UTF-8.
+    """How many bytes the long texts of jobs and runs may have, as UTF-8."""
 
-    Attributes:
-        param: The setting ``api.max_param_bytes``.
-        source: The setting ``api.max_source_bytes``.
-    """
-
-    param: int = MAX_PARAM_BYTES
-    source: int = MAX_SOURCE_BYTES
+    param: int = MAX_PARAM_BYTES  # the setting ``api.max_param_bytes``
+    source: int = MAX_SOURCE_BYTES  # the setting ``api.max_source_bytes``
 
     def check_param(self, text: str | None) -> None:
         """Refuse a parameter, or the template of one, that is too long; None is the job's own.

@@ -37,36 +37,28 @@ class HoldsRuns(Protocol):
 
     def is_held(self, run_id: int) -> bool:
         """Return whether it has this run; from any thread."""
-        ...
 
 
 @dataclass(eq=False, repr=False)
 class AdoptLoop:
-    """Brings rows into memory, and looks for rows that memory lost.
-
-    Attributes:
-        holders: All places that may have a run, in the order in which a run passes through them.
-        tick: The first of them, which knows what it had no room for.
-        pre_read_ms: Rows due later stay rows.
-        threshold_ms: The misfire threshold of jobs that have none of their own.
-        interval_ms: How often to look for rows that no memory has.
-        reconcile_ms: How often to look for rows that memory lost.
-    """
+    """Brings rows into memory, and looks for rows that memory lost."""
 
     db: Database
     lease: Lease
     inbox: Inbox
-    holders: Sequence[HoldsRuns]
-    tick: TickLoop
+    holders: Sequence[
+        HoldsRuns
+    ]  # all places that may have a run, in the order in which it passes through them
+    tick: TickLoop  # the first of them, which knows what it had no room for
     resender: Resender
     finisher: Finisher
     registry: ExecutorRegistry
     wakeups: Wakeups
     _: KW_ONLY
-    pre_read_ms: int
-    threshold_ms: int
-    interval_ms: int
-    reconcile_ms: int
+    pre_read_ms: int  # rows due later stay rows
+    threshold_ms: int  # the misfire threshold of jobs that have none of their own
+    interval_ms: int  # how often to look for rows that no memory has
+    reconcile_ms: int  # how often to look for rows that memory lost
 
     def __post_init__(self) -> None:
         self.recovered = 0

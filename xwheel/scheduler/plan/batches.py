@@ -16,23 +16,16 @@ from xwheel.storage.run_ids import RunIds
 
 @dataclass(eq=False, repr=False)
 class BatchPlanner:
-    """Plans batches, so that a schedule type that hangs stops the one job that it was asked about.
-
-    Attributes:
-        types: Names of the installed schedule types.
-        trusted: Names of those that are asked at once.
-        pre_read_ms: How far ahead fires are planned.
-        threshold_ms: The misfire threshold of jobs that have none of their own.
-    """
+    """Plans batches, so that a schedule type that hangs stops the one job that it was asked about."""
 
     timetable: Timetable
-    types: Collection[str]
-    trusted: Collection[str]
+    types: Collection[str]  # names of the installed schedule types
+    trusted: Collection[str]  # names of those that are asked at once
     threads: PluginThreads
     run_ids: RunIds
     _: KW_ONLY
-    pre_read_ms: int
-    threshold_ms: int
+    pre_read_ms: int  # how far ahead fires are planned
+    threshold_ms: int  # the misfire threshold of jobs that have none of their own
 
     def __post_init__(self) -> None:
         self._foreign = set(self.types) - set(self.trusted)

@@ -105,19 +105,12 @@ class _Share:
 
 @dataclass(slots=True)
 class _Batch:
-    """Jobs as they were read, and what was decided about them.
+    """Jobs as they were read, and what was decided about them."""
 
-    Attributes:
-        jobs: Copies of the rows.
-        stopped: Those that are not started, and so should have no next fire.
-        epochs: Partition to epoch, as this node knew them.
-        plan: What to write if nothing changed meanwhile.
-    """
-
-    jobs: Sequence[Job]
-    stopped: Sequence[Job]
-    epochs: Mapping[int, int]
-    plan: Planned
+    jobs: Sequence[Job]  # copies of the rows
+    stopped: Sequence[Job]  # those that are not started, and so should have no next fire
+    epochs: Mapping[int, int]  # partition to epoch, as this node knew them
+    plan: Planned  # what to write if nothing changed meanwhile
 
 
 class _ChangedError(Exception):
@@ -130,12 +123,6 @@ class ClaimLoop:
 
     Jobs that are on time or a little late are claimed first. Those that are further behind cost many questions each:
     they follow with a limit of their own, so that the others never wait for more than one bounded claim of them.
-
-    Attributes:
-        job_cache: Gets the jobs as they were claimed, so that the tick need not read them again soon.
-        pre_read_ms: How far ahead fires are planned.
-        batch: Jobs in one transaction, at most; fewer where it would take long.
-        behind_ms: Jobs that are later than this are claimed after the others.
     """
 
     db: Database
@@ -143,13 +130,13 @@ class ClaimLoop:
     run_ids: RunIds
     planner: BatchPlanner
     inbox: Inbox
-    job_cache: JobCache
+    job_cache: JobCache  # gets the jobs as they were claimed, so that the tick need not read them again soon
     clock: Clock
     observers: Observers
     _: KW_ONLY
-    pre_read_ms: int
-    batch: int
-    behind_ms: int
+    pre_read_ms: int  # how far ahead fires are planned
+    batch: int  # jobs in one transaction, at most; fewer where it would take long
+    behind_ms: int  # jobs that are later than this are claimed after the others
 
     def __post_init__(self) -> None:
         self.duplicates = 0

@@ -29,17 +29,12 @@ ERROR_LENGTH = 512
 
 @dataclass(slots=True)
 class Planned:
-    """What one claim writes.
+    """What one claim writes."""
 
-    Attributes:
-        runs: Rows to insert: planned ones and skip rows.
-        job_updates: Where the schedules of the claimed jobs stand now.
-        unfinished: Some job still has due times inside the window; claim again at once.
-    """
-
-    runs: list[Run] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)  # rows to insert: planned ones and skip rows
+    # where the schedules of the claimed jobs stand now
     job_updates: list[JobCursor] = field(default_factory=list)
-    unfinished: bool = False
+    unfinished: bool = False  # some job still has due times inside the window; claim again at once
 
 
 def plan(

@@ -38,54 +38,39 @@ NAP_MS: Final = 500
 
 
 class Choice(NamedTuple):
-    """What a router came to: addresses, or why there are none.
-
-    Attributes:
-        is_yet: Of none: there may be some soon, so that the run may wait.
-    """
+    """What a router came to: addresses, or why there are none."""
 
     revision: int
     until_ms: int
     addresses: tuple[str, ...]
     error: str
     has_asked: bool
-    is_yet: bool
+    is_yet: bool  # of none: there may be some soon, so that the run may wait
 
 
 @dataclass(slots=True, eq=False)
 class _Case:
-    """A run whose router is to be called.
-
-    Attributes:
-        began_ms: When its router was called, on the monotonic clock; None while it waits for its turn.
-        call: The thread that calls it; None while it waits.
-    """
+    """A run whose router is to be called."""
 
     run: Run
     job: Job
     executors: Sequence[RegisteredExecutor]
+    # when its router was called, on the monotonic clock; None while it waits for its turn
     began_ms: int | None = None
-    call: PluginCall[None] | None = None
+    call: PluginCall[None] | None = None  # the thread that calls it; None while it waits
 
 
 @dataclass(slots=True, eq=False)
 class _RouterThreads:
-    """The threads of one router and the runs that wait for them, in a line for each job so that none overtakes.
-
-    Attributes:
-        threads: Those that were started, have not ended and are not left behind.
-        idle: Those that wait and were not called since.
-        called: Those that were called and have not woken up yet.
-        working: The run of each job that a thread works on.
-    """
+    """The threads of one router and the runs that wait for them, in a line for each job so that none overtakes."""
 
     name: str
     work: threading.Condition
-    threads: int = 0
-    idle: int = 0
-    called: int = 0
+    threads: int = 0  # those that were started, have not ended and are not left behind
+    idle: int = 0  # those that wait and were not called since
+    called: int = 0  # those that were called and have not woken up yet
     lines: OrderedDict[int, deque[_Case]] = field(default_factory=OrderedDict)
-    working: dict[int, _Case] = field(default_factory=dict)
+    working: dict[int, _Case] = field(default_factory=dict)  # the run of each job that a thread works on
 
     def take(self) -> _Case | None:
         """Return the next run of a job that no thread works on; jobs take turns."""
@@ -107,20 +92,16 @@ class AsyncChooser:
     Thread-safety: :meth:`choose` belongs to the tick thread and never waits, :meth:`step` to a thread of its own;
     :meth:`is_held` and :meth:`stop` may be called from anywhere. One lock guards everything and is never held while a
     router or an executor works.
-
-    Attributes:
-        routers: Routers by name.
-        give_back: Takes runs whose choice is there; they are routed again, and then find it.
-        limit: Runs that may be out at once; others wait as planned.
     """
 
     routers: Mapping[str, Router]
     loads: Loads
     probes: Probes
+    # takes runs whose choice is there; they are routed again, and then find it
     give_back: Callable[[Sequence[Run]], None]
     clock: Clock
     _: KW_ONLY
-    limit: int = ASKED_LIMIT
+    limit: int = ASKED_LIMIT  # runs that may be out at once; others wait as planned
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()

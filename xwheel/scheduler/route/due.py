@@ -144,7 +144,11 @@ class DueRouting:
     def _waits_for(self, run: Run, executors: Sequence[RegisteredExecutor], now_ms: int) -> bool:
         """Return whether the one executor that a run would go to is better not tried again so soon."""
         executor = executors[0]
-        if len(executors) > 1 or executor.suspect_until_ms <= now_ms or self.chooser.has_asked(run):
+        if (
+            len(executors) > 1
+            or executor.suspect_until_ms <= now_ms
+            or self.chooser.elsewhere.has_chosen(run.id)
+        ):
             return False
         if is_spared(executor, now_ms) or now_ms < self._probes.get(executor.address, 0):
             return True
@@ -181,7 +185,9 @@ class DueRouting:
             if now_ms >= until_ms:
                 batch.close(run, RunState.REFUSED, reason, _waited(message, run, job, now_ms, reason))
             elif run.origin is Origin.SCHEDULE and (
-                job.id in waiting or self.deferred.older(run, "executor") or self.chooser.has_older(run)
+                job.id in waiting
+                or self.deferred.older(run, "executor")
+                or self.chooser.elsewhere.has_older(run)
             ):
                 text = f"an earlier run of job {job.id} waits for an executor already"
                 batch.close(run, RunState.SKIPPED, RunReason.WAITING_FOR_EXECUTOR, text)

@@ -28,17 +28,11 @@ POLL_MS: Final = 200
 
 
 class Probe(NamedTuple):
-    """A question.
-
-    Attributes:
-        address: The executor that is asked.
-        group_id: The executor's group.
-        job_id: Whether this job is idle there; 0 for whether the executor lives.
-    """
+    """A question."""
 
     address: str
     group_id: int
-    job_id: int = 0
+    job_id: int = 0  # whether this job is idle there; 0 for whether the executor lives
 
 
 class _Known(NamedTuple):

@@ -26,17 +26,13 @@ ATTEMPTS = 5
 
 @dataclass(eq=False, repr=False)
 class RunKiller:
-    """Takes kills, on any node; the node that holds the run's partition sends them.
-
-    Attributes:
-        wake: Ends the wait of the checks on this node.
-    """
+    """Takes kills, on any node; the node that holds the run's partition sends them."""
 
     db: Database
     clock: Clock
     finisher: Finisher
     audit: AuditTrail
-    wake: Callable[[], None]
+    wake: Callable[[], None]  # ends the wait of the checks on this node
 
     def kill(self, run_id: int) -> Run:
         """End a run, or begin to; asking again changes nothing.

@@ -18,18 +18,12 @@ from xwheel.wire.messages import LogData, LogRequest
 
 @dataclass(eq=False, repr=False)
 class ExecutorLogs:
-    """Reads run logs at the executors that have them; addresses come from the run's row, never from a request.
+    """Reads run logs at the executors that have them; addresses come from the run's row, never from a request."""
 
-    Attributes:
-        registry: Live executors, which alone are called, and what with.
-        now_ms: The shared time.
-        timeout_s: Time limit of a call in seconds.
-    """
-
-    registry: ExecutorRegistry
-    now_ms: Callable[[], int]
+    registry: ExecutorRegistry  # live executors, which alone are called, and what with
+    now_ms: Callable[[], int]  # the shared time
     _: KW_ONLY
-    timeout_s: float
+    timeout_s: float  # time limit of a call in seconds
     networks: ExecutorNetworks
     tls: TlsFiles = NO_FILES
 
@@ -75,9 +69,6 @@ class ExecutorLogs:
                 address, f"no live executor, so run {run.id} has no log", sent=False
             )
         request = LogRequest(run_id=run.id, created_ms=run.created_ms, from_line=from_line, tail=tail)
-        return self._ask(run, address, request)
-
-    def _ask(self, run: Run, address: str, request: LogRequest) -> LogData:
         response = post(
             contract.join_url(address, contract.LOG),
             codec.encode_log_request(request),

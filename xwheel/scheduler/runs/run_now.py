@@ -34,15 +34,10 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class When(NamedTuple):
-    """When a run by hand is due: at once, unless it says something else.
+    """When a run by hand is due: at once, unless it says something else."""
 
-    Attributes:
-        delay_ms: This long after it was asked for.
-        at_ms: At this instant; None for after the delay.
-    """
-
-    delay_ms: int = 0
-    at_ms: int | None = None
+    delay_ms: int = 0  # this long after it was asked for
+    at_ms: int | None = None  # at this instant; None for after the delay
 
     def due_ms(self, now_ms: int) -> int:
         """Return when a run is due that is asked for now.
@@ -95,18 +90,14 @@ def read_when(delay_ms: int | None, at: str | None) -> When:
 
 @dataclass(eq=False, repr=False)
 class RunNow:
-    """Plans runs by hand.
-
-    Attributes:
-        wake: Called when something is to be adopted.
-    """
+    """Plans runs by hand."""
 
     db: Database
     clock: Clock
     run_ids: RunIds
     scripts: Scripts
     audit: AuditTrail
-    wake: Callable[[], None]
+    wake: Callable[[], None]  # called when something is to be adopted
     _: KW_ONLY
     limits: TextLimits = DEFAULT_LIMITS
 

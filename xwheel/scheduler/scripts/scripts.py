@@ -31,11 +31,6 @@ class Scripts:
     """Saves sources and takes old ones back.
 
     Thread-safety: every method may be called by any thread.
-
-    Attributes:
-        glue_types: What jobs may name.
-        trusted: Names of the glue types that are asked at once.
-        keep: Versions of a job that stay.
     """
 
     db: Database
@@ -45,8 +40,8 @@ class Scripts:
     questions: PluginQuestions
     history: JobHistory
     _: KW_ONLY
-    trusted: Collection[str] = ()
-    keep: int
+    trusted: Collection[str] = ()  # names of the glue types that are asked at once
+    keep: int  # versions of a job that stay
     limits: TextLimits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:

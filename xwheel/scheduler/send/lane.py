@@ -33,11 +33,7 @@ CLIENT_ERRORS: Final = range(400, 500)
 
 @dataclass(eq=False, repr=False)
 class Lane:
-    """One event loop that sends; :meth:`send` may be called from any thread, :meth:`step` from the lane's own.
-
-    Attributes:
-        timeout_ms: Time limit of a send.
-    """
+    """One event loop that sends; :meth:`send` may be called from any thread, :meth:`step` from the lane's own."""
 
     client: HttpClient
     results: ResultWriter
@@ -45,7 +41,7 @@ class Lane:
     registry: ExecutorRegistry
     body_limits: BodyLimits
     _: KW_ONLY
-    timeout_ms: int
+    timeout_ms: int  # time limit of a send
 
     def __post_init__(self) -> None:
         self._sending: set[int] = set()
@@ -150,12 +146,7 @@ class Lane:
 
 
 class Lanes:
-    """The fast and the slow lane; a parcel says which of them it takes.
-
-    Args:
-        lanes: The lanes by number.
-        loads: Counts what is sent to each executor.
-    """
+    """The fast and the slow lane; a parcel says which of them it takes."""
 
     def __init__(self, lanes: Mapping[int, Lane], loads: Loads) -> None:
         self.by_number = lanes

@@ -30,10 +30,6 @@ class BodyLimits:
     """How many bytes a request may have: as configured, or fewer for an address that refused this many.
 
     Thread-safety: any thread; a dict of tuples that are replaced whole.
-
-    Args:
-        most: The configured limit.
-        clock: Where time comes from.
     """
 
     def __init__(self, most: int, clock: Clock) -> None:
@@ -57,11 +53,7 @@ class BodyLimits:
 
 
 class Sizes:
-    """Says how many bytes runs take in a request, at most; sources are measured once.
-
-    Args:
-        sources: The sources of script jobs, by job id.
-    """
+    """Says how many bytes runs take in a request, at most; sources are measured once."""
 
     def __init__(self, sources: Mapping[int, GlueVersion]) -> None:
         self._sources = {job_id: text_bytes(item.source) for job_id, item in sources.items()}
@@ -107,15 +99,11 @@ def _sources_of(parcel: Parcel, sources: Mapping[int, GlueVersion]) -> Mapping[i
 
 @dataclass(eq=False, repr=False)
 class Placing:
-    """The parcels of one batch while it is being placed.
-
-    Attributes:
-        sources: The sources of the batch's script jobs, by job id.
-    """
+    """The parcels of one batch while it is being placed."""
 
     pool: TriggerPool
     limits: BodyLimits
-    sources: Mapping[int, GlueVersion]
+    sources: Mapping[int, GlueVersion]  # the sources of the batch's script jobs, by job id
 
     def __post_init__(self) -> None:
         self._sizes = Sizes(self.sources)

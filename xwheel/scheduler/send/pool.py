@@ -19,11 +19,6 @@ class TriggerPool:
     place for the first of them; the lane sends as many at once as it has places, and nothing else until they are fewer.
 
     Thread-safety: one lock guards the counters and the selector; nothing is asked or waited for under it.
-
-    Args:
-        fast: Places in the fast lane.
-        slow: Places in the slow lane.
-        selector: Knows which jobs are slow.
     """
 
     def __init__(self, fast: int, slow: int, selector: PoolSelector) -> None:

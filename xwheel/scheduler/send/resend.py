@@ -33,12 +33,6 @@ class Resender:
 
     An xwheel executor is asked again with the same id, which its journal answers without a second run; once its
     instance is gone, the run is lost. A foreign executor is never asked twice: the run counts as running.
-
-    Attributes:
-        lanes: Take parcels that have a place; these go through the fast one.
-        answer_ms: How long after a send it must have ended.
-        gone_ms: How long an instance may be missing before its runs are lost.
-        check_after_ms: Age at which a running foreign run is asked about.
     """
 
     db: Database
@@ -46,13 +40,13 @@ class Resender:
     registry: ExecutorRegistry
     pool: TriggerPool
     body_limits: BodyLimits
-    lanes: Lanes
+    lanes: Lanes  # take parcels that have a place; these go through the fast one
     finisher: Finisher
     sources: Sources
     _: KW_ONLY
-    answer_ms: int
-    gone_ms: int
-    check_after_ms: int
+    answer_ms: int  # how long after a send it must have ended
+    gone_ms: int  # how long an instance may be missing before its runs are lost
+    check_after_ms: int  # age at which a running foreign run is asked about
 
     def __post_init__(self) -> None:
         self.resent = 0

@@ -47,26 +47,19 @@ class ResultWriter:
     A place is given back only after its answers are written, so places also bound what waits here, and answers that
     the database does not take now are kept until it does. Writes that would follow one another closely become one.
     No lease is asked for: the node that sent a run writes what came of it, even if its partition went elsewhere since.
-
-    Attributes:
-        suspect: SharedAnswer addresses that could not be reached, and when.
-        has_asked: Returns whether the router of a run asked executors before it chose.
-        check_after_ms: How long an executor that accepted a run is believed before it is asked.
-        deadline_grace_ms: How long after a time limit it has to report the end.
-        gather_ms: From one write to the next, at least.
     """
 
     db: Database
     pool: TriggerPool
     finisher: Finisher
-    suspect: Callable[[str, int], None]
-    has_asked: Callable[[int], bool]
+    suspect: Callable[[str, int], None]  # takes an address that could not be reached, and when
+    has_asked: Callable[[int], bool]  # whether its router asked executors: AsyncChooser.has_chosen
     not_yet: NotYet
     wakeups: Wakeups
     _: KW_ONLY
-    check_after_ms: int
-    deadline_grace_ms: int
-    gather_ms: int
+    check_after_ms: int  # how long an executor that accepted a run is believed before it is asked
+    deadline_grace_ms: int  # how long after a time limit it has to report the end
+    gather_ms: int  # from one write to the next, at least
 
     def __post_init__(self) -> None:
         self._unknown_handlers = Repeats()

@@ -33,24 +33,17 @@ class RetentionLoop:
 
     Runs of jobs without a retention of their own are walked in the order of their due times. The place where the last
     sweep ended is kept, so that a sweep does not see again what had to stay; once a day one begins at the start.
-
-    Attributes:
-        run_days: Retention of finished runs in days, 0 to keep them; never less than three.
-        report_days: Retention of the hourly report in days, 0 to keep it; never less than four.
-        job_versions: Versions of each job that are kept.
-        interval_ms: From the end of one sweep to the next.
-        batch: Rows in one transaction.
     """
 
     db: Database
     lease: Lease
     clock: Clock
     _: KW_ONLY
-    run_days: int
-    report_days: int
-    job_versions: int
-    interval_ms: int
-    batch: int
+    run_days: int  # retention of finished runs in days, 0 to keep them; never less than three
+    report_days: int  # retention of the hourly report in days, 0 to keep it; never less than four
+    job_versions: int  # versions of each job that are kept
+    interval_ms: int  # from the end of one sweep to the next
+    batch: int  # rows in one transaction
 
     def __post_init__(self) -> None:
         self.deleted_runs = 0

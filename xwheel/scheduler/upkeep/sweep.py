@@ -20,18 +20,14 @@ class Sweeps:
     """Goes through a sweep step by step, and begins another one after a while.
 
     Nothing here needs the lease to be safe: two nodes that sweep at the same time find less to do.
-
-    Attributes:
-        is_ours: Whether this node may sweep now.
-        sweep: Gives a sweep that begins at an instant; each of its items is one piece of work that was done.
-        interval_ms: From the end of one sweep to the next.
     """
 
-    is_ours: Callable[[], bool]
+    is_ours: Callable[[], bool]  # whether this node may sweep now
     clock: Clock
+    # gives a sweep that begins at an instant; each of its items is one piece of work that was done
     sweep: Callable[[int], Iterator[None]]
     _: KW_ONLY
-    interval_ms: int
+    interval_ms: int  # from the end of one sweep to the next
 
     def __post_init__(self) -> None:
         self._rest = Rest(self.clock, SWEEP_REST)
