@@ -30,8 +30,7 @@ class AuditTrail:
 
     Thread-safety: any thread may record; nothing is kept between calls.
 
-    Raises:
-        PluginError: The recorder cannot begin.
+    Raises PluginError if the recorder cannot begin.
     """
 
     def __init__(self, plugins: Plugins, db: Database, clock: Clock) -> None:
@@ -62,8 +61,7 @@ class AuditTrail:
     ) -> None:
         """Record what the actor of this thread does to one object; the arguments are those of :class:`Deed`.
 
-        Raises:
-            NotRecordedError: That cannot be done, and so what is recorded must not be done.
+        If that fails it raises NotRecordedError, and what is recorded must not be done.
         """
         deed = Deed(
             action=action,
@@ -77,11 +75,7 @@ class AuditTrail:
         self.record_many(conn, [deed])
 
     def record_many(self, conn: Connection, deeds: Sequence[Deed]) -> None:
-        """Record what is done to many objects, in one statement, each by its actor.
-
-        Raises:
-            NotRecordedError: That cannot be done, and so what is recorded must not be done.
-        """
+        """Record what is done to many objects, in one statement, each by its actor; raises like :meth:`record`."""
         book = self._book
         if book is None or not deeds:
             return

@@ -18,8 +18,7 @@ logger = logging.getLogger(__name__)
 
 REFRESH_MS: Final = 1000
 
-Noted = Sequence[tuple[Observer, Rows]]
-"""Whose rows a transaction wrote."""
+Noted = Sequence[tuple[Observer, Rows]]  # whose rows a transaction wrote
 
 
 class Observers:
@@ -36,8 +35,7 @@ class Observers:
     def step(self, now_ms: int) -> int:
         """Let each read what it must know; return how long to wait in milliseconds.
 
-        Raises:
-            OutageError: The database is away; one that fails otherwise is asked with what it knew before.
+        Raises OutageError if the database is away; an observer that fails otherwise is asked with what it knew before.
         """
         for item in self._observers:
             try:

@@ -42,8 +42,8 @@ from xwheel.wire.http import HttpClient, MultiClient
 from xwheel.wire.http.networks import ExecutorNetworks
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
+# ``transport(purpose, most)`` makes a client for this many calls in flight; the purpose is the name of its loop
 Transport = Callable[[str, int], HttpClient]
-"""``transport(purpose, most)`` makes a client for this many calls in flight; the purpose is the name of its loop."""
 
 
 class SharedParts:

@@ -20,11 +20,9 @@ from xwheel.model import GlueVersion, Job, Origin, RegisteredExecutor, Run, RunS
 from xwheel.model.reasons import RunReason, read_report
 from xwheel.storage.runs import QueuedRun
 
+# a planned run in memory: whole if it was just claimed, otherwise only what tells when it is due
 Queued = QueuedRun | Run
-"""A planned run in memory: whole if it was just claimed, otherwise only what tells when it is due."""
-
-PARCEL_RUNS: Final = 200
-"""Runs that travel in one request, at most."""
+PARCEL_RUNS: Final = 200  # runs that travel in one request, at most
 
 
 def new_run(

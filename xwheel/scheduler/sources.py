@@ -17,9 +17,7 @@ from xwheel.plugin.registries import where_it_comes_from
 from xwheel.storage import executors, jobs, scripts
 from xwheel.storage.database.engine import Database
 
-CACHED_CHARS: Final = 32 * 1024 * 1024
-"""Characters of sources that are remembered, and that are read at once."""
-
+CACHED_CHARS: Final = 32 * 1024 * 1024  # characters of sources that are remembered, and that are read at once
 LISTED_MS: Final = 1000
 
 

@@ -137,11 +137,7 @@ class Timetable:
         return job.schedule_type in self._awaiting
 
     def check(self, job: Job) -> None:
-        """Refuse a schedule that cannot work.
-
-        Raises:
-            ScheduleError: Names the job's field and what is allowed.
-        """
+        """Refuse a schedule that cannot work; raises ScheduleError, which names the job's field and what is allowed."""
         zone(job.timezone)
         for field in ("calendar_exclude", "calendar_require"):
             for name in getattr(job, field):

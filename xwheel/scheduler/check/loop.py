@@ -35,19 +35,15 @@ from xwheel.storage.open_runs import Ahead, Holder, OpenRun
 logger = logging.getLogger(__name__)
 
 BATCH: Final = 1000
+# this many executors are asked for one by one; of thousands that registered hardly any has runs
 FEW: Final = 3
-"""This many executors are asked for one by one; of thousands that registered hardly any has runs."""
-
 FULL: Final = 500
-FULL_ROWS: Final = 2000
-"""Open questions, and rows asked about, above which no more rows are looked for."""
-
+FULL_ROWS: Final = 2000  # open questions, and rows asked about, above which no more rows are looked for
 READ_MS: Final = 1000
 POLL_MS: Final = 200
 SWEEP_MS: Final = 60_000
+# how long a send without an answer is left to be sent again before its executor is asked about it
 UNANSWERED_MS: Final = 10_000
-"""How long a send without an answer is left to be sent again before its executor is asked about it."""
-
 KILL_WAIT_MS: Final = 2000
 SILENT_WAIT_MS: Final = 5000
 LONGEST_WAIT_MS: Final = 60_000

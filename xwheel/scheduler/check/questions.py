@@ -18,12 +18,8 @@ from xwheel.wire.messages import ExecutionState, KillRequest, RunKey, StateAnswe
 
 IN_FLIGHT: Final = 64
 PER_ADDRESS: Final = 4
-KEYS: Final = 100
-"""Runs of one question: as many outcomes with the longest messages still fit an answer."""
-
-LINE_MS: Final = 30_000
-"""How long a question waits for its turn before it counts as not answered."""
-
+KEYS: Final = 100  # runs of one question: as many outcomes with the longest messages still fit an answer
+LINE_MS: Final = 30_000  # how long a question waits for its turn before it counts as not answered
 KNOWN_WAITS: Final = 10_000
 
 

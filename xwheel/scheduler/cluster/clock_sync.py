@@ -14,9 +14,7 @@ logger = logging.getLogger(__name__)
 
 SAMPLES = 5
 INTERVAL_MS = 5000
-CONFIRM_MS = 200
-"""How soon a sample that speaks of a step is followed by the next."""
-
+CONFIRM_MS = 200  # how soon a sample that speaks of a step is followed by the next
 NOTABLE_MS = 1000
 
 

@@ -18,22 +18,16 @@ from xwheel.storage.leases import LeaseRow, NodeRow
 logger = logging.getLogger(__name__)
 
 FORGET_TERMS: Final = 60
-READ_MS: Final = 500
-"""How often a node that has its share reads who lives and who holds what."""
-
+READ_MS: Final = 500  # how often a node that has its share reads who lives and who holds what
+# how often one does that waits for its share, or sees a free partition that is another's
 SHORT_READ_MS: Final = 200
-"""How often one does that waits for its share, or sees a free partition that is another's."""
-
+# how long a free partition is left to the node whose share it is, which may be dead and not known to be
 FREE_MS: Final = 600
-"""How long a free partition is left to the node whose share it is, which may be dead and not known to be."""
-
 GIVEN_AT_ONCE: Final = 8
 GIVE_PAUSE_MS: Final = 20
+# how long a partition may be fenced by no node because its leases cannot be locked; then its holder goes on
 GIVE_LIMIT_MS: Final = 500
-"""How long a partition may be fenced by no node because its leases cannot be locked; then its holder goes on."""
-
-GIVE_REST_MS: Final = 1000
-"""How long after that it tries again."""
+GIVE_REST_MS: Final = 1000  # how long after that it tries again
 
 
 class _Seen(NamedTuple):
@@ -110,11 +104,7 @@ class ClusterLease:
         return self._epochs
 
     def acquire(self) -> None:
-        """Join: make this node known and take what is free.
-
-        Raises:
-            LockError: The lease table is damaged.
-        """
+        """Join: make this node known and take what is free; raises LockError if the lease table is damaged."""
         if self.locks is not None:
             self.locks.hold(self.owner)
         self.step(self.clock.now_ms())

@@ -41,11 +41,7 @@ class SqliteLease:
         return self._epochs
 
     def acquire(self) -> None:
-        """Take all partitions at once.
-
-        Raises:
-            LockError: Another scheduler has the file.
-        """
+        """Take all partitions at once; raises LockError if another scheduler has the file."""
         self._file.acquire()
         sent_ms = self.clock.monotonic_ms()
         until_ms = self.clock.now_ms() + self.lease_ms

@@ -22,9 +22,8 @@ logger = logging.getLogger(__name__)
 READ_MS: Final = 2000
 ASK_MS: Final = 10_000
 POLL_MS: Final = 200
+# this many questions in a row without a good answer end an executor; the first one lets others come before it
 MISSES: Final = 3
-"""This many questions in a row without a good answer end an executor; the first one lets others come before it."""
-
 ERROR_LENGTH: Final = 255
 SECRET_ENDED: Final = "its secret has ended: name another one of the group's"  # noqa: S105 -- a text
 

@@ -13,11 +13,8 @@ from xwheel.storage import executors
 from xwheel.storage.database.engine import Database
 
 REFRESH_MS: Final = 1000
-WANTED_MS: Final = 10_000
-"""How long after a router asked the rows are counted again and again."""
-
-REST: Final = 20
-"""A count that takes long rests this many times as long."""
+WANTED_MS: Final = 10_000  # how long after a router asked the rows are counted again and again
+REST: Final = 20  # a count that takes long rests this many times as long
 
 
 class Loads:

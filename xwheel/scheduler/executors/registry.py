@@ -22,23 +22,15 @@ logger = logging.getLogger(__name__)
 
 FLUSH_MS = 30_000
 REFRESH_MS = 1000
+# a registry that was not refreshed for longer, since the database or the node stood still or the clock jumped
+# forward, heard no beats either
 GAP_MS = 10_000
-"""A registry that was not refreshed for longer, since the database or the node stood still or the clock jumped forward,
-heard no beats either."""
-
+# this long after a gap executors need to beat again, and nodes to write it: who was live before it counts as live
 RETURN_MS = 40_000
-"""This long after a gap executors need to beat again, and nodes to write it: who was live before it counts as live."""
-
 SUSPECT_MS = 30_000
-SPARED_MS = 10_000
-"""So long after a failed send no run goes to an executor that can wait for it."""
-
-DEATH_MS = 30_000
-"""So long an executor that somebody saw die has to answer about its runs at once."""
-
-ENTERED_GENERATION = 3
-"""Of the wire, where no one said: all that XXL-JOB has released knows its path."""
-
+SPARED_MS = 10_000  # so long after a failed send no run goes to an executor that can wait for it
+DEATH_MS = 30_000  # so long an executor that somebody saw die has to answer about its runs at once
+ENTERED_GENERATION = 3  # of the wire, where no one said: all that XXL-JOB has released knows its path
 KNOWN_DEPARTURES = 10_000
 KNOWN_NEWS = 10_000
 
@@ -84,11 +76,8 @@ class ExecutorRegistry:
     def register(self, app_name: str, facts: RegisteredExecutor, now_ms: int) -> None:
         """Take a registration or a beat; only news is written to the database at once.
 
-        ``facts`` is what the executor says of itself; group and times are filled in here.
-
-        Raises:
-            NotFoundError: There is no such group.
-            WireError: No executor may have this address, or one of another group has it.
+        ``facts`` is what the executor says of itself; group and times are filled in here. Raises NotFoundError without
+        such a group, WireError for an address that no executor may have or that one of another group has.
         """
         group_id = self._group_id(app_name)
         facts = replace(facts, group_id=group_id, seen_ms=now_ms)
@@ -137,10 +126,8 @@ class ExecutorRegistry:
         """Take an executor out at once; return whether it was there.
 
         A caller who proved no more than the token that all share, or a group's digest-only one, takes out nothing that
-        proved a secret of its group. ``secret_id`` None is for who need not prove anything.
-
-        Raises:
-            NotFoundError: There is no such group.
+        proved a secret of its group. ``secret_id`` None is for who need not prove anything. Raises NotFoundError
+        without such a group.
         """
         group_id = self._group_id(app_name)
         with self._lock:
@@ -192,9 +179,7 @@ class ExecutorRegistry:
     def hear(self, entered: EnteredAddress, now_ms: int) -> None:
         """Take the answer of an address that a person entered for a beat; one that registered there beats itself.
 
-        Raises:
-            NotFoundError: Its group does not exist, or the address is not entered with this secret any more.
-            WireError: No executor may have this address, or one of another group has it.
+        Raises like :meth:`register`, and NotFoundError if the address is not entered with this secret any more.
         """
         key = (entered.group_id, entered.address)
         with self._lock:

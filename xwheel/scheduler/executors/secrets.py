@@ -24,9 +24,8 @@ logger = logging.getLogger(__name__)
 
 FRESH_MS: Final = 1000
 EXTRA_READS: Final = 5
+# between two reads of fresh secrets for callers that are not known, once as many as that came at the same time
 EXTRA_MS: Final = 200
-"""Between two reads of fresh secrets for callers that are not known, once as many as that came at the same time."""
-
 SHARED_NAME: Final = "shared"
 EXECUTOR_TOKEN: Final = "executor_token"  # noqa: S105 - a setting's name, not the secret
 
@@ -41,8 +40,7 @@ class ExecutorSecrets:
     Thread-safety: every method may be called from any thread. One lock guards the copies and is never held while the
     database is asked.
 
-    Raises:
-        ConfigError: The shared token is empty, so that everybody would have it.
+    Raises ConfigError if the shared token is empty, so that everybody would have it.
     """
 
     db: Database
@@ -166,8 +164,7 @@ class ExecutorSecrets:
 def find_executor_token(config: Config, db: Database) -> str | None:
     """Return the token that all executors share: the configured one, or what the first node made; None before that.
 
-    Raises:
-        ConfigError: It is well known or too short.
+    Raises ConfigError if it is well known or too short.
     """
     if config.api.executor_token is not None:
         return check_secret("api.executor_token", config.api.executor_token.get_secret_value())

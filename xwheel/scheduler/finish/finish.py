@@ -29,12 +29,8 @@ from xwheel.storage.run_ids import IdsShortError, RunIds
 logger = logging.getLogger(__name__)
 
 BATCH = 500
-UNKNOWN_COMMITS = 3
-"""How often a connection may break at COMMIT before the executor must deliver again."""
-
-CHILDREN = 2000
-"""Child runs planned in one transaction, unless a single outcome calls for more."""
-
+UNKNOWN_COMMITS = 3  # how often a connection may break at COMMIT before the executor must deliver again
+CHILDREN = 2000  # child runs planned in one transaction, unless a single outcome calls for more
 MESSAGE_LENGTH = 15_000
 ERROR_LENGTH = 512
 FAILURES = FINAL_STATES - {RunState.SUCCEEDED}

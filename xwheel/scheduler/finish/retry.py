@@ -13,8 +13,8 @@ from xwheel.model.reasons import RunReason
 RETRYABLE: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.REFUSED})
 
 LONGEST_MS: Final = 86_400_000
+# attempts after which going on with the next executor, or with the same one later, has to end
 MOST_OVER: Final = 16
-"""Attempts after which going on with the next executor, or with the same one later, has to end."""
 
 
 def decide_retry(

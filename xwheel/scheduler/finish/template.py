@@ -65,10 +65,8 @@ def succeeded(runs: Sequence[Run], param: str) -> Success | None:
 def check_template(text: str, parents: Sequence[int] = ()) -> None:
     """Refuse a template that names what is not there.
 
-    Only results of ``parents`` may be named, or, without any, of every job.
-
-    Raises:
-        FieldError: Names the field ``param`` and the known names.
+    Only results of ``parents`` may be named, or, without any, of every job. Raises FieldError, which names the field
+    ``param`` and the known names.
     """
     names = ", ".join(f"${{{name}}}" for name in (*NAMES, "result.JOB"))
     known = f"known: {names}, each also as ${{name:json}}; $$ is a dollar"
@@ -90,10 +88,8 @@ def render(
 ) -> str:
     """Fill a template.
 
-    For a join, ``others`` is the success of each parent by its job id.
-
-    Raises:
-        TemplateError: A result or the whole is too long, or a parent did not run in this chain.
+    For a join, ``others`` is the success of each parent by its job id. Raises TemplateError if a result or the whole is
+    too long, or a parent did not run in this chain.
     """
 
     def fill(match: re.Match[str]) -> str:

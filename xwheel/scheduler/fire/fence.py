@@ -22,8 +22,8 @@ from xwheel.storage.run_ids import RunIds
 
 logger = logging.getLogger(__name__)
 
+# how much longer the sends of a broadcast may take for each of its shards, since they wait for one another
 SHARD_MS = 10
-"""How much longer the sends of a broadcast may take for each of its shards, since they wait for one another."""
 
 
 @dataclass(eq=False, repr=False)

@@ -19,8 +19,7 @@ from xwheel.storage.database.engine import Connection, Database
 
 MAX_CHILDREN: Final = 100
 MAX_PARENTS: Final = 100
-MAX_JOBS: Final = 10_000
-"""Jobs that may hang together; a search ends there."""
+MAX_JOBS: Final = 10_000  # jobs that may hang together; a search ends there
 
 
 @dataclass(eq=False, repr=False)
@@ -105,8 +104,7 @@ class DependencyManager:
     def _check_chains(self, conn: Connection, parent_id: int) -> None:
         """Walk down and up from the changed job, a generation a query.
 
-        Raises:
-            FieldError: The job is its own descendant, or the longest chain through it has too many generations.
+        Raises FieldError if the job is its own descendant, or the longest chain through it has too many generations.
         """
         down = _generations(conn, parent_id, is_down=True, limit=MAX_DEPTH + 1)
         came_from = down.came_from
@@ -134,9 +132,8 @@ def _unseen(
 ) -> list[ChildLink]:
     """Check that the actor may have these children, and return the ones that there are and that it may not read.
 
-    Raises:
-        FieldError: It may not read one of them.
-        ForbiddenError: It may not run one that is new, or gets another parameter.
+    Raises FieldError if it may not read one of them, ForbiddenError if it may not run one that is new or gets another
+    parameter.
     """
     actor = current_actor()
     if actor.grants.allows(Permission.RUN):

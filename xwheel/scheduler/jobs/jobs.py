@@ -56,8 +56,7 @@ SCHEDULE_FIELDS: Final = frozenset(
         "calendar_require",
     }
 )
-BATCH: Final = 100
-"""Jobs in a transaction: claims of the same jobs wait no longer than that takes."""
+BATCH: Final = 100  # jobs in a transaction: claims of the same jobs wait no longer than that takes
 
 
 class BulkAction(StrEnum):
@@ -71,8 +70,8 @@ class BulkAction(StrEnum):
 
 T = TypeVar("T")
 
+# what an action needs in the group of each job, where that is not ``run``
 _NEEDS: Final = {BulkAction.DELETE: Permission.EDIT}
-"""What an action needs in the group of each job, where that is not ``run``."""
 
 
 class BulkResult(NamedTuple):
@@ -114,12 +113,9 @@ class JobManager:
     ) -> Job:
         """Create a job, stopped unless told otherwise.
 
-        With ``unique`` a name that another job of the group has is refused; XXL-JOB's jobs may share one.
-
-        Raises:
-            FieldError: A field is not acceptable; ScheduleError for the schedule's fields.
-            NotFoundError: The group does not exist.
-            NameTakenError: Another job of the group has its name.
+        With ``unique`` a name that another job of the group has is refused; XXL-JOB's jobs may share one. Raises
+        FieldError for a field (ScheduleError for those of the schedule), NotFoundError without the group,
+        NameTakenError for the name.
         """
         rights.check_new_job(values, source)
         now_ms = self.clock.now_ms()
@@ -187,14 +183,8 @@ class JobManager:
         """Change fields of a job.
 
         With another glue type the job has no source until one is saved; a source that is the current one is not saved
-        again.
-
-        Raises:
-            NotFoundError: The job or its new group does not exist.
-            NameTakenError: Another job of the group has its new name.
-            RevisionError: The job is at another revision.
-            FieldError: A value is not acceptable.
-            OwnedByCodeError: A plugin owns the field, as for code that declares it.
+        again. Raises what :meth:`create` does, and OwnedByCodeError for a field that a plugin owns, as for code that
+        declares it.
         """
         now_ms = self.clock.now_ms()
 
@@ -209,12 +199,8 @@ class JobManager:
     def restore(self, job_id: int, number: int, *, revision: int | None = None, unique: bool = True) -> Job:
         """Edit a job to be as it was at an earlier revision, its source included; whether it is started stays.
 
-        The children that it had then are not part of it.
-
-        Raises:
-            NotFoundError: The version is not kept, or the group is gone.
-            FieldError: What it names is gone: a plugin, a calendar, the version of the source.
-            XwheelError: What :meth:`edit` raises.
+        The children that it had then are not part of it. Raises what :meth:`edit` does, NotFoundError if the version is
+        not kept, and FieldError if what it names is gone: a plugin, a calendar, the version of the source.
         """
         now_ms = self.clock.now_ms()
 
@@ -291,8 +277,7 @@ class JobManager:
     def start(self, job_id: int, *, revision: int | None = None) -> Job:
         """Let a job fire; nothing changes if it does already.
 
-        Raises:
-            ScheduleError: It has no schedule or no further fire.
+        Raises ScheduleError if it has no schedule or no further fire.
         """
         now_ms = self.clock.now_ms()
 
@@ -322,8 +307,7 @@ class JobManager:
     def delete(self, job_id: int, *, revision: int | None = None) -> None:
         """Delete a job: what is planned is cancelled, its finished runs stay readable.
 
-        Raises:
-            OwnedByCodeError: A plugin owns it.
+        Raises OwnedByCodeError if a plugin owns it.
         """
         now_ms = self.clock.now_ms()
 
@@ -480,8 +464,7 @@ def _step(before: Job, after: Job, source: NewSource | None) -> JobStep:
 def _refuse_namesake(conn: Connection, job: Job) -> None:
     """Refuse a name that another job has; the group's row is locked, so that no two take it at once.
 
-    Raises:
-        NameTakenError: One has it.
+    Raises NameTakenError.
     """
     other = jobs.find_namesake(conn, job.group_id, job.name)
     if other is not None and other != job.id:

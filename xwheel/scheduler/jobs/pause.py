@@ -79,9 +79,8 @@ class ScheduleManager:
     def save_calendar(self, name: str, definition: Mapping[str, object]) -> None:
         """Write a calendar and work out again when the jobs that use it fire.
 
-        Raises:
-            ScheduleError: The definition cannot be understood, or leaves a started job without any fire; nothing is
-                written then.
+        Writes nothing and raises ScheduleError if the definition cannot be understood, or leaves a started job without
+        any fire.
         """
         parse_calendar(definition)
         now_ms = self.manager.clock.now_ms()
@@ -102,12 +101,7 @@ class ScheduleManager:
         self._change(work)
 
     def delete_calendar(self, name: str) -> None:
-        """Delete a calendar that no job uses.
-
-        Raises:
-            NotFoundError: It does not exist.
-            ConflictError: A job uses it.
-        """
+        """Delete a calendar that no job uses; raises NotFoundError without it, ConflictError if a job uses it."""
 
         def work(conn: Connection) -> None:
             users = jobs.find_calendar_users(conn, name)

@@ -27,18 +27,13 @@ class TextLimits(NamedTuple):
     def check_param(self, text: str | None) -> None:
         """Refuse a parameter, or the template of one, that is too long; None is the job's own.
 
-        Raises:
-            FieldError: It is.
+        Raises FieldError.
         """
         if text is not None:
             _check_bytes("param", text, self.param, MAX_PARAM_BYTES, "api.max_param_bytes")
 
     def check_source(self, text: str) -> None:
-        """Refuse a source that is too long.
-
-        Raises:
-            FieldError: It is.
-        """
+        """Refuse a source that is too long; raises FieldError."""
         _check_bytes("glue_source", text, self.source, MAX_SOURCE_BYTES, "api.max_source_bytes")
 
 
@@ -68,10 +63,8 @@ def check_job(
 ) -> None:
     """Refuse names that no plugin registered and schedules that cannot work.
 
-    ``listed`` are the glue types that the job's group lists.
-
-    Raises:
-        FieldError: Names the field and what is allowed.
+    ``listed`` are the glue types that the job's group lists. Raises FieldError, which names the field and what is
+    allowed.
     """
     for field, name, registry in (
         ("schedule_type", job.schedule_type, plugins.schedule_types),

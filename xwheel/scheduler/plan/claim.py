@@ -43,9 +43,8 @@ ROUND_TRIPS: Final = 6
 # a database farther away than a continent is: claims get smaller, as if it were slow
 MOST_TRAVEL_MS: Final = 300
 TRIPS: Final = 8
+# characters of the parameters that a claim reads; one that had more is followed by smaller ones
 MOST_CHARS: Final = 8 * 1024 * 1024
-"""Characters of the parameters that a claim reads; one that had more is followed by smaller ones."""
-
 FIRST_SHARE: Final = 0.1
 LEAST_SHARE: Final = 0.05
 
@@ -231,8 +230,7 @@ class ClaimLoop:
     ) -> tuple[Planned, Sequence[Job]]:
         """Write what was decided about jobs that are as they were read; return it, and these jobs.
 
-        Raises:
-            _ChangedError: Some are not, and without ``recheck`` nothing says which.
+        Raises _ChangedError if some are not, and without ``recheck`` nothing says which.
         """
         self._began_ms = self.clock.monotonic_ms()  # not before: waiting for our turn is no cost of ours
         self._noted = ()

@@ -24,12 +24,9 @@ from xwheel.scheduler.route.routers import route
 
 logger = logging.getLogger(__name__)
 
-THREADS: Final = 4
-"""Threads of one router; as many calls that hang stop it."""
-
+THREADS: Final = 4  # threads of one router; as many calls that hang stop it
+# executors that are asked at once when one said no: ten dead ones cost little more time than one
 AHEAD: Final = 8
-"""Executors that are asked at once when one said no: ten dead ones cost little more time than one."""
-
 ROUTE_MS: Final = 30_000
 KEEP_MS: Final = 5000
 IDLE_S: Final = 10.0

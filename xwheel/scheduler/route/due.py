@@ -18,9 +18,8 @@ from xwheel.scheduler.send.not_yet import ASKING_MS, NotYet
 from xwheel.storage import jobs, runs
 from xwheel.storage.database.engine import Connection, Database
 
+# so often one run that may wait is sent to an executor that could not be reached lately; the others wait for it
 PROBE_MS = 2000
-"""So often one run that may wait is sent to an executor that could not be reached lately; the others wait for it."""
-
 KNOWN_PROBES = 10_000
 
 

@@ -20,9 +20,7 @@ logger = logging.getLogger(__name__)
 
 FRESH_MS: Final = 1000
 IDLE_FRESH_MS: Final = 100
-SPENT_MS: Final = 200
-"""By then the run that goes there is there, and the executor says so itself."""
-
+SPENT_MS: Final = 200  # by then the run that goes there is there, and the executor says so itself
 KEPT: Final = 20_000
 POLL_MS: Final = 200
 
@@ -64,16 +62,14 @@ class Probes:
     def beat(self, executor: RegisteredExecutor) -> Future[bool]:
         """Ask whether an executor lives; return what will hold the answer.
 
-        Raises:
-            RouteError: The node stops.
+        Raises RouteError if the node stops.
         """
         return self._put(Probe(executor.address, executor.group_id), executor)
 
     def idle_beat(self, executor: RegisteredExecutor, job_id: int) -> Future[bool]:
         """Ask whether an executor has nothing of a job; return what will hold the answer.
 
-        Raises:
-            RouteError: The node stops.
+        Raises likewise.
         """
         return self._put(Probe(executor.address, executor.group_id, job_id), executor)
 

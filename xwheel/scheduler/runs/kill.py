@@ -37,11 +37,8 @@ class RunKiller:
     def kill(self, run_id: int) -> Run:
         """End a run, or begin to; asking again changes nothing.
 
-        Returns it as it stands now: cancelled if no executor got it yet, otherwise open with ``kill_requested``.
-
-        Raises:
-            NotFoundError: There is no such run.
-            ConflictError: It ended already.
+        Returns it as it stands now: cancelled if no executor got it yet, otherwise open with ``kill_requested``. Raises
+        NotFoundError without such a run, ConflictError if it ended already.
         """
         for _ in range(ATTEMPTS):
             run = self.db.transaction(lambda conn: self._request(conn, run_id))

@@ -34,8 +34,7 @@ class ExecutorLogs:
     def read_log(self, run: Run, from_line: int) -> LogText:
         """Return a piece of a log from a line on; empty while the run was not sent.
 
-        Raises:
-            WireError: The executor is gone, cannot be reached or refuses.
+        Raises WireError if the executor is gone, cannot be reached or refuses.
         """
         # as of before the log is read: what comes later may be missing in it
         is_final = run.state in FINAL_STATES

@@ -27,9 +27,8 @@ from xwheel.storage.run_ids import RunIds
 
 KEY_BITS: Final = 62
 MAX_DELAY_MS: Final = 366 * 86_400_000
+# an instant that passed so lately was meant to be now: the caller's clock is another one
 PAST_MS: Final = 60_000
-"""An instant that passed so lately was meant to be now: the caller's clock is another one."""
-
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -40,11 +39,7 @@ class When(NamedTuple):
     at_ms: int | None = None  # at this instant; None for after the delay
 
     def due_ms(self, now_ms: int) -> int:
-        """Return when a run is due that is asked for now.
-
-        Raises:
-            FieldError: That has passed, or is too far ahead.
-        """
+        """Return when a run is due that is asked for now; raises FieldError if that has passed, or is too far ahead."""
         if self.at_ms is None:
             return now_ms + self.delay_ms
         if self.at_ms < now_ms - PAST_MS:
@@ -69,10 +64,7 @@ AT_ONCE: Final = When()
 def read_when(delay_ms: int | None, at: str | None) -> When:
     """Return when a run is due, of what a request says.
 
-    ``at`` is ISO 8601 with an offset.
-
-    Raises:
-        FieldError: Both are given, or the instant cannot be read.
+    ``at`` is ISO 8601 with an offset. Raises FieldError if both are given, or the instant cannot be read.
     """
     if at is None:
         return AT_ONCE if delay_ms is None else When(delay_ms)
@@ -115,12 +107,8 @@ class RunNow:
 
         An empty parameter replaces the job's, too. A second call with the same idempotency key returns the first call's
         run. The job's router chooses among the addresses, or, without any, among all that are live. ``again`` is the
-        run that is to be done once more, for the audit.
-
-        Raises:
-            NotFoundError: The job does not exist.
-            FieldError: It lacks its source, the parameter or the addresses are too long, or its time has passed or is
-                too far ahead.
+        run that is to be done once more, for the audit. Raises NotFoundError without the job, FieldError if it lacks
+        its source, the parameter or the addresses are too long, or its time has passed or is too far ahead.
         """
         self.limits.check_param(param)
         among = _joined(addresses)
@@ -154,10 +142,8 @@ class RunNow:
     ) -> Mapping[int, int | XwheelError]:
         """Plan a run of each of many jobs, in one transaction; those waiting for them are woken by the caller.
 
-        Returns the run of each job, or why it has none.
-
-        Raises:
-            FieldError: The parameter is too long, or the time has passed or is too far ahead.
+        Returns the run of each job, or why it has none. Raises FieldError if the parameter is too long, or the time has
+        passed or is too far ahead.
         """
         self.limits.check_param(param)
         now_ms = self.clock.now_ms()
@@ -202,11 +188,7 @@ class RunNow:
 
 
 def _joined(addresses: Sequence[str]) -> str | None:
-    """Return addresses as a run has them while it is planned, each once.
-
-    Raises:
-        FieldError: They are too many.
-    """
+    """Return addresses as a run has them while it is planned, each once; raises FieldError if they are too many."""
     text = " ".join(dict.fromkeys(addresses))
     if len(text) > MAX_ADDRESSES_LENGTH:
         raise FieldError(

@@ -53,11 +53,7 @@ class Scripts:
         }
 
     def check(self, job: Job) -> None:
-        """Refuse to start or run a job that lacks its source.
-
-        Raises:
-            FieldError: It does.
-        """
+        """Refuse to start or run a job that lacks its source; raises FieldError."""
         if self.sources.lacks(job):
             where = f"POST /api/v1/jobs/{job.id}/glue" if job.id else "glue_source"
             raise FieldError(
@@ -68,10 +64,8 @@ class Scripts:
     def save(self, job_id: int, new: NewSource, *, revision: int | None = None) -> GlueVersion:
         """Save a new source of a job; runs that are sent from now on carry it.
 
-        Raises:
-            NotFoundError: The job does not exist.
-            RevisionError: It is at another revision.
-            FieldError: Its glue type takes no source.
+        Raises NotFoundError without the job, RevisionError if it is at another revision, FieldError if its glue type
+        takes no source.
         """
 
         def work(conn: Connection) -> GlueVersion:
@@ -84,12 +78,8 @@ class Scripts:
     ) -> GlueVersion:
         """Save the source of an old version as the newest one.
 
-        Without a remark it gets a sentence that names the version.
-
-        Raises:
-            NotFoundError: The job or the version does not exist.
-            RevisionError: The job is at another revision.
-            FieldError: The version was written for another glue type.
+        Without a remark it gets a sentence that names the version. Raises like :meth:`save`, NotFoundError without the
+        version too, and FieldError if it was written for another glue type.
         """
 
         def work(conn: Connection) -> GlueVersion:
@@ -107,10 +97,8 @@ class Scripts:
     def save_locked(self, conn: Connection, job: Job, new: NewSource, now_ms: int) -> GlueVersion:
         """Save a source of a job whose row is locked; the job's row must get the version's number.
 
-        The glue type is asked about the source between the attempts of the transaction: see ``PluginQuestions``.
-
-        Raises:
-            FieldError: The glue type takes no source, or not this one.
+        The glue type is asked about the source between the attempts of the transaction: see ``PluginQuestions``. Raises
+        FieldError if the glue type takes no source, or not this one.
         """
         self.check_source(job.glue_type, new, job.group_id)
         return scripts.insert_version(conn, job.id, job.glue_type, new, now_ms, keep=self.keep)
@@ -118,10 +106,8 @@ class Scripts:
     def source_back(self, conn: Connection, job: Job, glue_type: str, wanted: JobVersion) -> NewSource | None:
         """Return the source that a job had at an earlier revision, to be saved again; None if it had none, or has it.
 
-        The job's row is locked; ``glue_type`` is what it will be.
-
-        Raises:
-            FieldError: That source is not kept any more.
+        The job's row is locked; ``glue_type`` is what it will be. Raises FieldError if that source is not kept any
+        more.
         """
         number = wanted.glue_version
         if not number or (number == job.glue_version and glue_type == job.glue_type):
@@ -141,10 +127,7 @@ class Scripts:
         """Save the source that comes with an edit, if it is another one; return the version that counts then.
 
         ``job`` is as it is, its row locked, ``merged`` as it is to be: with another glue type the old source counts no
-        more.
-
-        Raises:
-            FieldError: The glue type takes no source, or a started job would lack its own.
+        more. Raises FieldError if the glue type takes no source, or a started job would lack its own.
         """
         version = job.glue_version if merged.glue_type == job.glue_type else 0
         if new is not None:
@@ -161,10 +144,8 @@ class Scripts:
     def check_source(self, name: str, new: NewSource, group_id: int) -> None:
         """Refuse a source that a glue type does not take; asked ahead of a transaction it costs that no second attempt.
 
-        ``group_id`` is that of the job that gets it.
-
-        Raises:
-            FieldError: It is too long, or the glue type takes no source, or not this one.
+        ``group_id`` is that of the job that gets it. Raises FieldError if it is too long, or the glue type takes no
+        source, or not this one.
         """
         if not self.sources.has_source(name):
             raise FieldError("glue_source", f"a {name} job has no source")

@@ -22,9 +22,8 @@ from xwheel.wire.messages import BatchAnswer, Response, TriggerRequest
 
 POLL_MS: Final = 200
 NOW_OR_LATER: Final = 2**62
+# how long after its next check a run may still be asked again; one that is left over is taken up by that check
 AGAIN_MS: Final = 30_000
-"""How long after its next check a run may still be asked again; one that is left over is taken up by that check."""
-
 NEWEST_GENERATION: Final = 4
 HTTP_OK: Final = 200
 TOO_LARGE: Final = 413

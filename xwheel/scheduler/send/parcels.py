@@ -19,11 +19,9 @@ from xwheel.wire.codec.runs import trigger_bytes
 
 SMALLEST: Final = 1024
 KNOWN_LIMITS: Final = 10_000
+# how long an executor that refused a large request gets smaller ones, before it is tried with a large one again
 KEEP_MS: Final = 600_000
-"""How long an executor that refused a large request gets smaller ones, before it is tried with a large one again."""
-
-ALONE: Final = 1
-"""Size of a run for an executor that takes one run a request, of which no other fits in."""
+ALONE: Final = 1  # size of a run for an executor that takes one run a request, of which no other fits in
 
 
 class BodyLimits:
