@@ -56,41 +56,25 @@ class JobAction(StrEnum):
 
 
 class JobVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it was from one change to the next.
-
-    Attributes:
-        revision: The job's revision from then on.
-        at_ms: When it was changed.
-        actor_kind: How who changed it came to act.
-        actor: Who; empty if that is not known.
-        action: What was done.
-        reason: Why, in their words, or empty.
-        glue_version: Which version of the source counted, 0 for none.
-        definition: The fields of the job; empty in lists.
-    """
+    """A job as it was from one change to the next."""
 
     job_id: int
-    revision: int
-    at_ms: int
-    actor_kind: str
-    actor: str
-    action: str
-    reason: str
-    glue_version: int
-    definition: Mapping[str, Any] = {}
+    revision: int  # the job's revision from then on
+    at_ms: int  # when it was changed
+    actor_kind: str  # how who changed it came to act
+    actor: str  # who; empty if that is not known
+    action: str  # what was done
+    reason: str  # why, in their words, or empty
+    glue_version: int  # which version of the source counted, 0 for none
+    definition: Mapping[str, Any] = {}  # the fields of the job; empty in lists
 
 
 class FieldDifference(NamedTuple):
-    """A field that two versions have otherwise.
-
-    Attributes:
-        before: Its value in the one; None too if that version does not have the field.
-        after: Its value in the other.
-    """
+    """A field that two versions have otherwise."""
 
     field: str
-    before: Any
-    after: Any
+    before: Any  # its value in the one; None too if that version does not have the field
+    after: Any  # its value in the other
 
 
 def definition_of(job: Job) -> dict[str, Any]:

@@ -95,14 +95,6 @@ class CheckLoop:
             self.questions.start()
         return 0 if more or len(self.questions) else READ_MS
 
-    def wake(self) -> None:
-        """End a wait for answers."""
-        self.questions.wake()
-
-    def close(self) -> None:
-        """Close all connections."""
-        self.questions.close()
-
     # -- finding due rows -----------------------------------------------------------------------------------
 
     def _hurry(self, now_ms: int) -> bool:

@@ -66,7 +66,7 @@ class RunQuestions:
     """
 
     def __init__(self, calls: ExecutorClient) -> None:
-        self._calls = calls
+        self.calls = calls
         # runs that are asked about now; asking twice would answer neither question in time
         self.open_ids: set[int] = set()
         self._waiting: deque[RunQuestion] = deque()
@@ -93,7 +93,7 @@ class RunQuestions:
                 held.append(question)
                 continue
             self._asked[address] += 1
-            self._calls.ask(question, question.executor, *encode_question(question))
+            self.calls.ask(question, question.executor, *encode_question(question))
         self._waiting.extendleft(reversed(held))
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[Reply]:
@@ -101,7 +101,7 @@ class RunQuestions:
         replies: list[Reply] = []
         while self._waiting and now_ms - min(self._waiting[0].asked_ms, now_ms) > LINE_MS:
             replies.append(Reply(self._waiting.popleft(), "no turn in time", False, {}, False))
-        for answer in self._calls.poll(timeout_ms) if self._asked.total() else ():
+        for answer in self.calls.poll(timeout_ms) if self._asked.total() else ():
             question = answer.key
             assert isinstance(question, RunQuestion)  # noqa: S101 - we put it there
             self._asked[question.executor.address] -= 1
@@ -115,14 +115,6 @@ class RunQuestions:
             if reply.question.kind is not QuestionKind.KILL:
                 self.open_ids.difference_update(row.id for row in reply.question.rows)
         return replies
-
-    def wake(self) -> None:
-        """End a wait for answers."""
-        self._calls.wake()
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._calls.close()
 
     def drop(self) -> None:
         """Forget what waits for its turn; the rows stay due."""

@@ -287,17 +287,13 @@ class ClusterLease:
         wanted |= dict.fromkeys(self._stale, self.owner)
         taken: dict[int, int] = {}
         if wanted:
-            taken = self._take_leases(wanted, peers)
+            dead = {name: peers.dead[name] for name in wanted.values() if name in peers.dead}
+            with self.db.write() as conn:
+                taken = leases.take_leases(conn, self.owner, wanted, dead)
+            self._stale = {part: epoch for part, epoch in self._stale.items() if part not in taken}
         if self._is_lapsed:
             self._is_lapsed = False
             self._valid_until_ms = self._renewed_ms + self.lease_ms
-        return taken
-
-    def _take_leases(self, wanted: Mapping[int, str | None], peers: _Peers) -> dict[int, int]:
-        dead = {name: peers.dead[name] for name in wanted.values() if name in peers.dead}
-        with self.db.write() as conn:
-            taken = leases.take_leases(conn, self.owner, wanted, dead)
-        self._stale = {part: epoch for part, epoch in self._stale.items() if part not in taken}
         return taken
 
     def _give(self, moves: Moves, mine: Mapping[int, int], peers: _Peers, read_ms: int) -> Collection[int]:

@@ -77,10 +77,6 @@ class AddressChecks:
                 self._ask(state, now_ms)
         return 0 if any(state.is_asked for state in self._states.values()) else READ_MS
 
-    def close(self) -> None:
-        """Close all connections."""
-        self.calls.close()
-
     def _read(self) -> None:
         """See what was entered; what was taken away is an executor no more."""
         with self.db.read() as conn:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
+from operator import attrgetter
 from types import MappingProxyType
 
 from xwheel.clock import has_come
@@ -33,6 +34,12 @@ DEATH_MS = 30_000  # so long an executor that somebody saw die has to answer abo
 ENTERED_GENERATION = 3  # of the wire, where no one said: all that XXL-JOB has released knows its path
 KNOWN_DEPARTURES = 10_000
 KNOWN_NEWS = 10_000
+
+# what makes a beat news, once it differs
+_identity = attrgetter(
+    *("registered_as", "kind", "generation", "instance", "boot", "labels"),
+    *("secret_id", "by_hand", "release", "declared"),
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -87,7 +94,11 @@ class ExecutorRegistry:
             # beats of a long outage of the database are in memory only
             heard_ms = 0 if known is None else max(known.seen_ms, self._beats.get(key, 0))
             self._deaths.pop(facts.address, None)
-            if known is not None and _same(known, facts) and heard_ms > now_ms - self.dead_after_ms:
+            if (
+                known is not None
+                and _identity(known) == _identity(facts)
+                and heard_ms > now_ms - self.dead_after_ms
+            ):
                 self._beats[key] = now_ms
                 return
         self.check_address(facts.address)
@@ -151,9 +162,7 @@ class ExecutorRegistry:
                 )
             return False
         with self._lock:
-            self._rows.pop((group_id, address), None)
-            self._recent[group_id, address] = None
-            self._beats.pop((group_id, address), None)
+            self._take_out((group_id, address))
         logger.info("executor %s of group %s left", address, app_name)
         return gone > 0
 
@@ -199,9 +208,7 @@ class ExecutorRegistry:
             lambda conn: executors.delete_executor(conn, group_id, address, by_hand=True)
         )
         with self._lock:
-            self._rows.pop((group_id, address), None)
-            self._recent[group_id, address] = None
-            self._beats.pop((group_id, address), None)
+            self._take_out((group_id, address))
         return gone > 0
 
     def follow_entered(self, group_id: int, wanted: Mapping[str, int]) -> None:
@@ -222,9 +229,13 @@ class ExecutorRegistry:
                 )
             ]
             for key in gone:
-                self._rows.pop(key)
-                self._recent[key] = None
-                self._beats.pop(key, None)
+                self._take_out(key)
+
+    def _take_out(self, key: tuple[int, str]) -> None:
+        """Know no executor of this group and address any more; the lock is held."""
+        self._rows.pop(key, None)
+        self._recent[key] = None
+        self._beats.pop(key, None)
 
     def entered(self) -> list[tuple[int, str]]:
         """Return group and address of the executors that are there by hand, live or not."""
@@ -496,21 +507,3 @@ def _name(holder: Holder) -> tuple[int, str]:
 def _is_moved(row: RegisteredExecutor, now: RegisteredExecutor) -> bool:
     """Return whether a row is where an instance lived before."""
     return bool(now.instance) and (row.group_id, row.instance) == (now.group_id, now.instance)
-
-
-def _same(known: RegisteredExecutor, facts: RegisteredExecutor) -> bool:
-    def identity(item: RegisteredExecutor) -> Sequence[object]:
-        return (
-            item.registered_as,
-            item.kind,
-            item.generation,
-            item.instance,
-            item.boot,
-            item.labels,
-            item.secret_id,
-            item.by_hand,
-            item.release,
-            item.declared,
-        )
-
-    return identity(known) == identity(facts)

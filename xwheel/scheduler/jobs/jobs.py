@@ -20,12 +20,11 @@ from xwheel.errors import (
     NameTakenError,
     NotFoundError,
     PluginError,
-    RevisionError,
     ScheduleError,
     XwheelError,
 )
 from xwheel.model import PARTITIONS, Job, NewSource, Origin
-from xwheel.model.access import Permission, current_actor
+from xwheel.model.access import Permission
 from xwheel.model.jobs import draft_job
 from xwheel.model.reasons import RunReason
 from xwheel.model.versions import JobAction, changes_back
@@ -189,7 +188,7 @@ class JobManager:
         now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> Job:
-            job = self._lock(conn, job_id, revision, Permission.EDIT)
+            job = rights.lock_job(conn, job_id, revision, Permission.EDIT)
             saved = self._edit(conn, job, changes, now_ms, source, unique=unique)
             self.history.record(conn, JobAction.EDIT, [_step(job, saved, source)], now_ms)
             return saved
@@ -205,7 +204,7 @@ class JobManager:
         now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> Job:
-            job = self._lock(conn, job_id, revision, Permission.EDIT)
+            job = rights.lock_job(conn, job_id, revision, Permission.EDIT)
             wanted = job_versions.get_version(conn, job_id, number)
             changes = changes_back(job, wanted.definition)
             glue_type = str(changes.get("glue_type", job.glue_type))
@@ -282,7 +281,7 @@ class JobManager:
         now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> Job:
-            job = self._lock(conn, job_id, revision, Permission.RUN)
+            job = rights.lock_job(conn, job_id, revision, Permission.RUN)
             if job.enabled:
                 return job
             started = self.start_locked(conn, job, now_ms)
@@ -296,7 +295,7 @@ class JobManager:
         now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> Job:
-            job = self._lock(conn, job_id, revision, Permission.RUN)
+            job = rights.lock_job(conn, job_id, revision, Permission.RUN)
             self.stop_locked(conn, [job], now_ms)
             now = jobs.get_job(conn, job_id)
             self.history.record(conn, JobAction.STOP, [JobStep(job, now)], now_ms)
@@ -312,7 +311,7 @@ class JobManager:
         now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> None:
-            job = self._lock(conn, job_id, revision, Permission.EDIT)
+            job = rights.lock_job(conn, job_id, revision, Permission.EDIT)
             for error in self.owners.undeletable(conn, [job]).values():
                 raise error
             self._delete(conn, [job], now_ms)
@@ -406,13 +405,6 @@ class JobManager:
                 group = executors.get_groups(asked, {job.group_id}).get(job.group_id)
             listed = () if group is None else group.glue_types
         check_job(job, self.plugins, self.timetable, self.questions, listed=listed)
-
-    def _lock(self, conn: Connection, job_id: int, revision: int | None, permission: Permission) -> Job:
-        job = jobs.get_job(conn, job_id, lock=True)
-        current_actor().need(permission, job.group_id, "job", job_id)
-        if revision is not None and job.revision != revision:
-            raise RevisionError("job", job_id, job.revision, revision)
-        return job
 
     def reschedule(self, conn: Connection, job: Job, reason: RunReason, now_ms: int) -> Job:
         """Cancel the planned fires of a locked, started job and work out its next one.

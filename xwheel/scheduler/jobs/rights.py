@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xwheel.errors import ForbiddenError, NotFoundError, XwheelError
+from xwheel.errors import ForbiddenError, NotFoundError, RevisionError, XwheelError
 from xwheel.model import Job, NewSource
 from xwheel.model.access import Permission, current_actor
+from xwheel.storage import jobs
+from xwheel.storage.database.engine import Connection
+
+
+def lock_job(conn: Connection, job_id: int, revision: int | None, permission: Permission) -> Job:
+    """Return a job, locked, if it is at this revision (None is for any) and the actor may do this to it."""
+    job = jobs.get_job(conn, job_id, lock=True)
+    current_actor().need(permission, job.group_id, "job", job_id)
+    if revision is not None and job.revision != revision:
+        raise RevisionError("job", job_id, job.revision, revision)
+    return job
 
 
 def check_new_job(values: Mapping[str, object], source: NewSource | None) -> None:

@@ -45,7 +45,7 @@ class _Known(NamedTuple):
 class Probes:
     """Asks executors and keeps their answers for a moment, so that many runs cost one question.
 
-    Thread-safety: :meth:`step` and :meth:`close` belong to the one that owns the calls; everything else may be
+    Thread-safety: :meth:`step` belongs to the one that owns the calls; everything else may be
     called from any thread.
     """
 
@@ -122,10 +122,6 @@ class Probes:
                     known.answer.set_exception(RouteError("the node stops"))
             self._known.clear()
         self.calls.wake()
-
-    def close(self) -> None:
-        """Close all connections."""
-        self.calls.close()
 
     def _put(self, probe: Probe, executor: RegisteredExecutor) -> Future[bool]:
         """Ask, unless the answer is known or on its way."""

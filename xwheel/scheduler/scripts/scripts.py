@@ -10,13 +10,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.errors import ExecutorError, FieldError, NotFoundError, PluginError, RevisionError
+from xwheel.errors import ExecutorError, FieldError, NotFoundError, PluginError
 from xwheel.model import GlueVersion, Job, NewSource
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.versions import JobAction, JobVersion
 from xwheel.plugin.contracts import ChecksSavedSource, ChecksSource, GlueType, SavedSource
 from xwheel.plugin.questions import PluginQuestion, PluginQuestions
 from xwheel.plugin.validation import guarded
+from xwheel.scheduler.jobs.rights import lock_job
 from xwheel.scheduler.jobs.validate import DEFAULT_LIMITS, TextLimits
 from xwheel.scheduler.jobs.versions import JobHistory, JobStep
 from xwheel.scheduler.sources import Sources
@@ -69,7 +70,7 @@ class Scripts:
         """
 
         def work(conn: Connection) -> GlueVersion:
-            return self._save(conn, self._locked(conn, job_id, revision), new)
+            return self._save(conn, lock_job(conn, job_id, revision, Permission.SCRIPT), new)
 
         return self.questions.around(lambda: self.db.transaction(work))
 
@@ -83,7 +84,7 @@ class Scripts:
         """
 
         def work(conn: Connection) -> GlueVersion:
-            job = self._locked(conn, job_id, revision)
+            job = lock_job(conn, job_id, revision, Permission.SCRIPT)
             old = scripts.get_version(conn, job_id, number)
             if old.glue_type != job.glue_type:
                 raise FieldError(
@@ -171,13 +172,6 @@ class Scripts:
             raise FieldError("glue_source", str(error)) from error
         except PluginError as error:
             raise FieldError("glue_source", f"cannot be read: {error}"[:500]) from error
-
-    def _locked(self, conn: Connection, job_id: int, revision: int | None) -> Job:
-        job = jobs.get_job(conn, job_id, lock=True)
-        current_actor().need(Permission.SCRIPT, job.group_id, "job", job_id)
-        if revision is not None and job.revision != revision:
-            raise RevisionError("job", job_id, job.revision, revision)
-        return job
 
     def _save(self, conn: Connection, job: Job, new: NewSource) -> GlueVersion:
         now_ms = self.clock.now_ms()

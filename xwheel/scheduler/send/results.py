@@ -183,12 +183,7 @@ class ResultWriter:
             reason = RunReason.UNREACHABLE if is_over else RunReason.FAILED_OVER
         elif answer.fate is Fate.NOT_YET and self._goes_on(answer, delivery, shard, now_ms):
             reason = RunReason.FAILED_OVER
-        return Outcome(
-            run_id=answer.run_id,
-            state=RunState.REFUSED,
-            reason=reason,
-            message=f"{delivery.parcel.executor.address}: {answer.message}",
-        )
+        return _refused(answer, delivery.parcel.executor.address, reason)
 
     def _goes_on(self, answer: Answer, delivery: Delivery, shard: Shard, now_ms: int) -> bool:
         """Return whether a run that its executor does not take yet gets a further attempt, after a while."""
@@ -242,12 +237,12 @@ def _fate(answer: Answer, delivery: Delivery, shard: Shard, now_ms: int) -> Fate
 def _unsent(answer: Answer, address: str, shard: Shard) -> Outcome:
     """Return the end of a run of which this node has sent nothing; its next attempt follows at once."""
     is_over = shard.is_pinned or shard.run.attempt >= MOST_OVER
-    return Outcome(
-        run_id=answer.run_id,
-        state=RunState.REFUSED,
-        reason=RunReason.UNREACHABLE if is_over else RunReason.FAILED_OVER,
-        message=f"{address}: {answer.message}",
-    )
+    return _refused(answer, address, RunReason.UNREACHABLE if is_over else RunReason.FAILED_OVER)
+
+
+def _refused(answer: Answer, address: str, reason: RunReason) -> Outcome:
+    message = f"{address}: {answer.message}"
+    return Outcome(run_id=answer.run_id, state=RunState.REFUSED, reason=reason, message=message)
 
 
 def _waits(shard: Shard, now_ms: int) -> bool:
