@@ -17,6 +17,7 @@ from xwheel.model.jobs import (
     NewSource,
     RetryBackoff,
 )
+from xwheel.model.reasons import RunReason
 from xwheel.model.runs import FINAL_STATES, OPEN_STATES, OUTCOME_STATES, TRANSITIONS, Origin, Run, RunState
 
 __all__ = [
@@ -43,5 +44,6 @@ __all__ = [
     "RegisteredExecutor",
     "RetryBackoff",
     "Run",
+    "RunReason",
     "RunState",
 ]

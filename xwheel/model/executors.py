@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-SHARED_SECRET: Final = 0
-"""In place of a secret's id: the token that all executors share."""
-
+SHARED_SECRET: Final = 0  # in place of a secret's id: the token that all executors share
+# in place of a secret's id: what was proven is a group's token, of which only a digest is known
 NO_SECRET: Final = -1
-"""In place of a secret's id: what was proven is a group's token, of which only a digest is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

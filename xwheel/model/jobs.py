@@ -14,17 +14,12 @@ import msgspec
 
 from xwheel.errors import FieldError, ScheduleError
 
-PARTITIONS: Final = 64
-"""Fixed share count; a job lives in partition ``id % 64``."""
-
-MAX_ID: Final = 2**53 - 1
-"""Ids fit 53 bits, so that JavaScript and Gson peers keep them exactly."""
-
+PARTITIONS: Final = 64  # fixed share count; a job lives in partition ``id % 64``
+MAX_ID: Final = 2**53 - 1  # ids fit 53 bits, so that JavaScript and Gson peers keep them exactly
+# bytes of a parameter as UTF-8: what MariaDB's TEXT holds, and XXL-JOB's column
 MAX_PARAM_BYTES: Final = 65_535
-"""Bytes of a parameter as UTF-8: what MariaDB's TEXT holds, and XXL-JOB's column."""
-
+# bytes of a script as UTF-8: executors take bodies of 5 MiB, and some characters are escaped on their way
 MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of a script as UTF-8: executors take bodies of 5 MiB, and some characters are escaped on their way."""
 
 
 class MisfirePolicy(StrEnum):

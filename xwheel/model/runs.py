@@ -28,9 +28,8 @@ OPEN_STATES: Final = frozenset({RunState.PLANNED, RunState.DISPATCHING, RunState
 
 FINAL_STATES: Final = frozenset(RunState) - OPEN_STATES
 
+# final states that an executor can report
 OUTCOME_STATES: Final = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.TIMED_OUT, RunState.KILLED})
-"""Final states that an executor can report."""
-
 TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
     RunState.PLANNED: frozenset(
         {RunState.DISPATCHING, RunState.SKIPPED, RunState.CANCELLED, RunState.REFUSED}
@@ -52,8 +51,8 @@ class Origin(StrEnum):
     RECOVERY = "recovery"
 
 
+# characters of all addresses that a planned run may name, with a blank between each two: the column has this many
 MAX_ADDRESSES_LENGTH: Final = 255
-"""Characters of all addresses that a planned run may name, with a blank between each two: the column has this many."""
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):

@@ -12,16 +12,14 @@ import msgspec
 from xwheel.errors import FieldError
 from xwheel.model.jobs import KEPT_BY_NODES, ChildLink, Job
 
+# fields of a job that its author writes, and to which a job can be rolled back
 DEFINED: Final = tuple(name for name in Job.__struct_fields__ if name not in KEPT_BY_NODES)
-"""Fields of a job that its author writes, and to which a job can be rolled back."""
-
-KEPT: Final = (*DEFINED, "enabled")
-"""Fields of a job that a version has."""
+KEPT: Final = (*DEFINED, "enabled")  # fields of a job that a version has
 
 
 CHILDREN: Final = "children"
+# what a version keeps besides if it changed which jobs run after its own
 CHILDREN_BEFORE: Final = "children_before"
-"""What a version keeps besides if it changed which jobs run after its own."""
 
 
 class JobAction(StrEnum):

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from xwheel.clock import Clock
 from xwheel.errors import UnknownNameError
-from xwheel.model import GlueVersion, Job
-from xwheel.model.reasons import RunReason
+from xwheel.model import GlueVersion, Job, RunReason
 from xwheel.plugin.contracts import GlueType
 from xwheel.plugin.registries import where_it_comes_from
 from xwheel.storage import executors, jobs, scripts

@@ -119,9 +119,6 @@ class Timetable:
             f"leave no due time for ten years (job {job.id})",
         )
 
-    def need(self, jobs: Iterable[Job], after_ms: int) -> None:
-        """Do nothing: here each question is answered when it is asked."""
-
     def due_ms(self, job: Job, planned_ms: int) -> int:
         """Return when a fire shall be sent: its planned time plus the job's jitter.
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from xwheel.model import RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import RunReason, RunState
 from xwheel.scheduler.records import Outcome, reported
 from xwheel.storage.open_runs import Ahead, OpenRun
 from xwheel.wire.messages import CallbackItem, ExecutionState, StateAnswer

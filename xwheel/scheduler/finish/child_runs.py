@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from xwheel.model import ChildLink, Job, JoinMode, Origin, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import ChildLink, Job, JoinMode, Origin, Run, RunReason, RunState
 from xwheel.scheduler.finish.template import MAX_DEPTH, Success, TemplateError, render, succeeded
 from xwheel.scheduler.records import new_run
 from xwheel.storage import jobs, runs

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.model import FINAL_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunState
+from xwheel.model import FINAL_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunReason, RunState
 from xwheel.model.jobs import MAX_PARAM_BYTES
-from xwheel.model.reasons import RunReason
 from xwheel.scheduler.finish.child_runs import Family, family_of, plan_children
 from xwheel.scheduler.finish.retry import decide_retry
 from xwheel.scheduler.observers import Noted, Observers

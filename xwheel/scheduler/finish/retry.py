@@ -7,8 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from xwheel.model import DeliveryPolicy, Job, Origin, RetryBackoff, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import DeliveryPolicy, Job, Origin, RetryBackoff, Run, RunReason, RunState
 
 RETRYABLE: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.REFUSED})
 

@@ -9,8 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from msgspec.structs import replace
 
-from xwheel.model import Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import Run, RunReason, RunState
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.fire.limits import RunLimits
 from xwheel.scheduler.observers import Noted, Observers

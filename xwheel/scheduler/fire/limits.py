@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xwheel.model import BlockScope, BlockStrategy, Job, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import BlockScope, BlockStrategy, Job, Run, RunReason, RunState
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.records import Batch, Deferred, Line, Routed

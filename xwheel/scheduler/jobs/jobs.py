@@ -23,10 +23,9 @@ from xwheel.errors import (
     ScheduleError,
     XwheelError,
 )
-from xwheel.model import PARTITIONS, Job, NewSource, Origin
+from xwheel.model import PARTITIONS, Job, NewSource, Origin, RunReason
 from xwheel.model.access import Permission
 from xwheel.model.jobs import draft_job
-from xwheel.model.reasons import RunReason
 from xwheel.model.versions import JobAction, changes_back
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestions
@@ -42,19 +41,12 @@ from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.database.rows import chunks
 
-SCHEDULE_FIELDS: Final = frozenset(
-    {
-        "schedule_type",
-        "schedule_conf",
-        "timezone",
-        "anchor_ms",
-        "start_ms",
-        "end_ms",
-        "jitter_ms",
-        "calendar_exclude",
-        "calendar_require",
-    }
+SCHEDULE_FIELDS: Final = (
+    *("schedule_type", "schedule_conf", "timezone", "anchor_ms", "start_ms", "end_ms", "jitter_ms"),
+    *("calendar_exclude", "calendar_require"),
 )
+T = TypeVar("T")
+
 BATCH: Final = 100  # jobs in a transaction: claims of the same jobs wait no longer than that takes
 
 
@@ -66,8 +58,6 @@ class BulkAction(StrEnum):
     RUN = "run"
     DELETE = "delete"
 
-
-T = TypeVar("T")
 
 # what an action needs in the group of each job, where that is not ``run``
 _NEEDS: Final = {BulkAction.DELETE: Permission.EDIT}

@@ -9,8 +9,7 @@ from typing import Final
 
 from xwheel.calendars import parse_calendar
 from xwheel.errors import ConflictError
-from xwheel.model import Job, Origin
-from xwheel.model.reasons import RunReason
+from xwheel.model import Job, Origin, RunReason
 from xwheel.model.versions import JobAction
 from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.jobs.jobs import JobManager

@@ -10,8 +10,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from xwheel.clock import has_come
-from xwheel.model import Job, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import Job, Run, RunReason, RunState
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.finish.finish import Finisher

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunReason, RunState
 from xwheel.scheduler.records import new_run
 from xwheel.scheduler.timetable import Timetable
 from xwheel.storage.jobs import JobCursor

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from xwheel.errors import NoExecutorYetError, PluginError, RouteError
-from xwheel.model import Job, Origin, RegisteredExecutor, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import Job, Origin, RegisteredExecutor, Run, RunReason, RunState
 from xwheel.scheduler.executors.registry import ExecutorRegistry, is_spared
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.job_cache import JobCache

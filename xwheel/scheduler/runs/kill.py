@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from xwheel.clock import Clock
 from xwheel.errors import ConflictError, NotFoundError, StorageError
-from xwheel.model import FINAL_STATES, Run, RunState
+from xwheel.model import FINAL_STATES, Run, RunReason, RunState
 from xwheel.model.access import Permission, current_actor
-from xwheel.model.reasons import RunReason
 from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.records import Outcome

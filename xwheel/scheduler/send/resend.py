@@ -8,8 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from msgspec.structs import replace
 
-from xwheel.model import GlueVersion, RegisteredExecutor, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import GlueVersion, RegisteredExecutor, Run, RunReason, RunState
 from xwheel.ring import FAST
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry

@@ -9,8 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple
 
 from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
-from xwheel.model import RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import RunReason, RunState
 from xwheel.runtime.repeats import Repeats
 from xwheel.scheduler.check.decide import first_check_ms
 from xwheel.scheduler.finish.finish import Finisher
