@@ -34,6 +34,9 @@ MESSAGE_LENGTH = 15_000
 ERROR_LENGTH = 512
 FAILURES = FINAL_STATES - {RunState.SUCCEEDED}
 
+# called in each transaction that closes runs, with these runs as they were
+Also = Callable[[Connection, Sequence[Run]], None] | None
+
 
 class OutcomeStatus(StrEnum):
     """What became of an outcome."""
@@ -94,13 +97,11 @@ class Finisher:
     def __post_init__(self) -> None:
         self._has_delays = False
 
-    def finish(
-        self, outcomes: Sequence[Outcome], *, also: Callable[[Connection, Sequence[Run]], None] | None = None
-    ) -> dict[int, OutcomeStatus]:
+    def finish(self, outcomes: Sequence[Outcome], *, also: Also = None) -> dict[int, OutcomeStatus]:
         """Close runs and plan what follows, at most 500 a transaction, in id order.
 
         A repeated id in one call counts once, the first wins. A final state is final, except that an outcome corrects
-        ``lost``. ``also`` is called in each transaction, with the runs that it closes as they were.
+        ``lost``.
         """
         unique: dict[int, Outcome] = {}
         for outcome in outcomes:
@@ -115,9 +116,7 @@ class Finisher:
         self.on_finished(statuses)
         return statuses
 
-    def _finish_part(
-        self, part: Sequence[Outcome], also: Callable[[Connection, Sequence[Run]], None] | None
-    ) -> _Done:
+    def _finish_part(self, part: Sequence[Outcome], also: Also) -> _Done:
         """Close a batch in one transaction, or in halves; what follows is known only inside: it may be done again."""
         needed = len(part)
         unknown = 0
@@ -170,7 +169,7 @@ class Finisher:
         conn: Connection,
         outcomes: Sequence[Outcome],
         asked: Mapping[int, _Next],
-        also: Callable[[Connection, Sequence[Run]], None] | None,
+        also: Also,
         now_ms: int,
     ) -> _Done:
         ids = [outcome.run_id for outcome in outcomes]

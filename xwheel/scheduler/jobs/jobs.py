@@ -15,14 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 from msgspec.structs import asdict, replace
 
 from xwheel.clock import Clock
-from xwheel.errors import (
-    FieldError,
-    NameTakenError,
-    NotFoundError,
-    PluginError,
-    ScheduleError,
-    XwheelError,
-)
+from xwheel.errors import FieldError, NameTakenError, NotFoundError, PluginError, ScheduleError, XwheelError
 from xwheel.model import PARTITIONS, Job, NewSource, Origin, RunReason
 from xwheel.model.access import Permission
 from xwheel.model.jobs import draft_job

@@ -214,10 +214,7 @@ class ResultWriter:
         checks: dict[int, list[int]] = {}
         for timeout_s, ids in accepted.items():
             check_ms = first_check_ms(
-                at_ms,
-                timeout_s,
-                check_after_ms=self.check_after_ms,
-                deadline_grace_ms=self.deadline_grace_ms,
+                at_ms, timeout_s, check_after_ms=self.check_after_ms, deadline_grace_ms=self.deadline_grace_ms
             )
             checks.setdefault(check_ms, []).extend(ids)
         waiting = runs.update_accepted(conn, checks, at_ms)
