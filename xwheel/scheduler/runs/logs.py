@@ -68,6 +68,9 @@ class ExecutorLogs:
                 address, f"no live executor, so run {run.id} has no log", sent=False
             )
         request = LogRequest(run_id=run.id, created_ms=run.created_ms, from_line=from_line, tail=tail)
+        return self._ask(run, address, request)
+
+    def _ask(self, run: Run, address: str, request: LogRequest) -> LogData:
         response = post(
             contract.join_url(address, contract.LOG),
             codec.encode_log_request(request),
