@@ -47,7 +47,7 @@ def test_a_claim_is_planned_once(cut_off: tuple[Database, Proxy], where: Cut) ->
     with pytest.raises(CommitUnknownError, match="not known"):
         node.scheduler.planning.claim.step(NOW)
     assert len(node.runs()) == (5 if where is Cut.AFTER else 0)
-    node.scheduler.planning.adopt._wakeups.note_failure()  # as its thread does after a failure
+    node.scheduler.planning.adopt.wakeups.note_failure()  # as its thread does after a failure
     node.plan()
     planned = [run.planned_ms for run in node.runs(job.id)]
     assert planned == sorted(set(planned))
@@ -173,7 +173,7 @@ def persist(node: HandNode, work: Callable[[], object]) -> None:
         try:
             work()
         except DatabaseUnreachableError:
-            node.scheduler.planning.adopt._wakeups.note_failure()
+            node.scheduler.planning.adopt.wakeups.note_failure()
         else:
             return
     raise AssertionError("it never worked")

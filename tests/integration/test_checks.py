@@ -140,7 +140,7 @@ def test_an_executor_that_restarts_tells_at_once_what_became_of_its_runs(
         process.kill()
         # whatever it reports by itself is thrown away: only the check may tell
         finish = cluster.scheduler.finishing.finisher.finish
-        cluster.scheduler.finishing.check._finisher = SimpleNamespace(finish=finish)  # type: ignore[assignment]
+        cluster.scheduler.finishing.check.finisher = SimpleNamespace(finish=finish)  # type: ignore[assignment]
         cluster.scheduler.finishing.finisher.finish = lambda outcomes: {  # type: ignore[method-assign]
             outcome.run_id: "dropped" for outcome in outcomes
         }

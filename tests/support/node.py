@@ -109,9 +109,9 @@ class HandNode:
         known = {**self.scheduler.core.plugins.routers, **{item.name: item for item in routers}}
         names = known.keys() if trusted is None else trusted
         routing = self.scheduler.routing
-        routing.async_chooser._routers = known
+        routing.async_chooser.routers = known
         chooser = Chooser(known, routing.async_chooser, self.scheduler.core.loads, names)
-        routing.chooser = routing.due._chooser = chooser
+        routing.chooser = routing.due.chooser = chooser
 
     def group(self, app_name: str = "demo") -> int:
         return self.db.transaction(

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from xwheel.model.executors import (
-    NO_SECRET,
-    SHARED_SECRET,
-    EnteredAddress,
-    ExecutorGroup,
-    RegisteredExecutor,
-)
+from xwheel.model.executors import NO_SECRET, SHARED_SECRET, EnteredAddress, ExecutorGroup, RegisteredExecutor
 from xwheel.model.jobs import (
     MAX_ID,
     PARTITIONS,
@@ -23,15 +17,8 @@ from xwheel.model.jobs import (
     NewSource,
     RetryBackoff,
 )
-from xwheel.model.runs import (
-    FINAL_STATES,
-    OPEN_STATES,
-    OUTCOME_STATES,
-    TRANSITIONS,
-    Origin,
-    Run,
-    RunState,
-)
+from xwheel.model.reasons import RunReason
+from xwheel.model.runs import FINAL_STATES, OPEN_STATES, OUTCOME_STATES, TRANSITIONS, Origin, Run, RunState
 
 __all__ = [
     "FINAL_STATES",
@@ -57,5 +44,6 @@ __all__ = [
     "RegisteredExecutor",
     "RetryBackoff",
     "Run",
+    "RunReason",
     "RunState",
 ]

@@ -6,29 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-SHARED_SECRET: Final = 0
-"""In place of a secret's id: the token that all executors share."""
-
+SHARED_SECRET: Final = 0  # in place of a secret's id: the token that all executors share
+# in place of a secret's id: what was proven is a group's token, of which only a digest is known
 NO_SECRET: Final = -1
-"""In place of a secret's id: what was proven is a group's token, of which only a digest is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorGroup:
-    """Executors that share an app name.
-
-    Attributes:
-        max_running: How many runs of the group may be dispatching or running at once, on all executors and nodes
-            together; 0 for no limit.
-        glue_types: Names that its executors run and that need no plugin here; the jobs' sources go to them.
-    """
+    """Executors that share an app name."""
 
     id: int
     app_name: str
     title: str
+    # how many runs of the group may be dispatching or running at once, on all executors and nodes together; 0 for no
+    # limit
     max_running: int
     created_ms: int
     updated_ms: int
+    # names that its executors run and that need no plugin here; the jobs' sources go to them
     glue_types: tuple[str, ...] = ()
 
 
@@ -74,15 +69,9 @@ class RegisteredExecutor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnteredAddress:
-    """The address of an executor as a person entered it for a group.
-
-    Attributes:
-        address: Normalised base URL.
-        secret_id: The group's executor secret that it is called with, or ``NO_SECRET`` for none.
-        error: Why no run goes there, empty while it answers.
-    """
+    """The address of an executor as a person entered it for a group."""
 
     group_id: int
-    address: str
-    secret_id: int
-    error: str = ""
+    address: str  # normalised base URL
+    secret_id: int  # the group's executor secret that it is called with, or ``NO_SECRET`` for none
+    error: str = ""  # why no run goes there, empty while it answers

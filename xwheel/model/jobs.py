@@ -14,17 +14,12 @@ import msgspec
 
 from xwheel.errors import FieldError, ScheduleError
 
-PARTITIONS: Final = 64
-"""Fixed share count; a job lives in partition ``id % 64``."""
-
-MAX_ID: Final = 2**53 - 1
-"""Ids fit 53 bits, so that JavaScript and Gson peers keep them exactly."""
-
+PARTITIONS: Final = 64  # fixed share count; a job lives in partition ``id % 64``
+MAX_ID: Final = 2**53 - 1  # ids fit 53 bits, so that JavaScript and Gson peers keep them exactly
+# bytes of a parameter as UTF-8: what MariaDB's TEXT holds, and XXL-JOB's column
 MAX_PARAM_BYTES: Final = 65_535
-"""Bytes of a parameter as UTF-8: what MariaDB's TEXT holds, and XXL-JOB's column."""
-
+# bytes of a script as UTF-8: executors take bodies of 5 MiB, and some characters are escaped on their way
 MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of a script as UTF-8: executors take bodies of 5 MiB, and some characters are escaped on their way."""
 
 
 class MisfirePolicy(StrEnum):
@@ -81,85 +76,55 @@ class ScheduleState(StrEnum):
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
-    """What to run and when.
-
-    Attributes:
-        partition: ``id % PARTITIONS``.
-        anchor_ms: Where fixed rates count from.
-        start_ms: No fire before; None for no limit.
-        end_ms: No fire after; None for no limit.
-        misfire_threshold_ms: How late a due time may be and still fire as itself; None for the node's setting.
-        timeout_s: Run time limit in seconds, 0 for none.
-        block_scope: Whether the block strategy is the executor's or holds for the whole cluster.
-        max_retries: How many further attempts a failed run gets.
-        retry_backoff: How the delay grows.
-        retry_delay_ms: Delay before a retry; before the first one if the backoff is exponential.
-        retry_delays_ms: Delays of the list backoff, the last one for all further attempts.
-        retry_max_delay_ms: No exponential delay is longer; 0 for a day.
-        retry_jitter_pct: A delay is lengthened by up to this percentage, 0 to 100.
-        delivery: Whether a run that may have run is tried again.
-        recover_lost: A lost run gets one recovery run; only with at-least-once delivery.
-        join_mode: For a child of several parents.
-        retention_days: Finished runs older than this are deleted; 0 for the node's setting.
-        log_retention_days: Logs in a log store that are older are deleted, with the run at the latest; 0 for the
-            node's setting.
-        wait_for_executor_s: How long a run waits for an executor to appear, 0 to refuse at once.
-        jitter_ms: Fires are sent up to this much later than planned, 0 for none.
-        calendar_exclude: Calendars in which the job must not fire.
-        calendar_require: Calendars outside of which the job must not fire.
-        next_fire_ms: Next due time not yet planned; None while stopped or exhausted.
-        awaits_root: Root run id whose end sets the next fire (fixed delay), or None.
-        revision: Rises with each edit, stop, start and delete.
-        schedule_error: Why the schedule was stopped by the scheduler, or empty.
-        glue_version: Number of the current version of the source, 0 if there is none.
-        route_options: What the job's router goes by, in the router's own words; empty for none.
-    """
+    """What to run and when."""
 
     id: int
     group_id: int
-    partition: int
+    partition: int  # ``id % PARTITIONS``
     name: str
     description: str
     schedule_type: str
     schedule_conf: str
     timezone: str
-    anchor_ms: int
-    start_ms: int | None
-    end_ms: int | None
+    anchor_ms: int  # where fixed rates count from
+    start_ms: int | None  # no fire before; None for no limit
+    end_ms: int | None  # no fire after; None for no limit
     misfire_policy: MisfirePolicy
+    # how late a due time may be and still fire as itself; None for the node's setting
     misfire_threshold_ms: int | None
     route_strategy: str
     block_strategy: str
-    block_scope: BlockScope
+    block_scope: BlockScope  # whether the block strategy is the executor's or holds for the whole cluster
     glue_type: str
     handler: str
     param: str
-    timeout_s: int
-    max_retries: int
-    retry_backoff: RetryBackoff
-    retry_delay_ms: int
-    retry_delays_ms: tuple[int, ...]
-    retry_max_delay_ms: int
-    retry_jitter_pct: int
-    delivery: DeliveryPolicy
-    recover_lost: bool
-    join_mode: JoinMode
-    retention_days: int
+    timeout_s: int  # run time limit in seconds, 0 for none
+    max_retries: int  # how many further attempts a failed run gets
+    retry_backoff: RetryBackoff  # how the delay grows
+    retry_delay_ms: int  # delay before a retry; before the first one if the backoff is exponential
+    retry_delays_ms: tuple[int, ...]  # delays of the list backoff, the last one for all further attempts
+    retry_max_delay_ms: int  # no exponential delay is longer; 0 for a day
+    retry_jitter_pct: int  # a delay is lengthened by up to this percentage, 0 to 100
+    delivery: DeliveryPolicy  # whether a run that may have run is tried again
+    recover_lost: bool  # a lost run gets one recovery run; only with at-least-once delivery
+    join_mode: JoinMode  # for a child of several parents
+    retention_days: int  # finished runs older than this are deleted; 0 for the node's setting
+    # logs in a log store that are older are deleted, with the run at the latest; 0 for the node's setting
     log_retention_days: int
-    wait_for_executor_s: int
-    jitter_ms: int
-    calendar_exclude: tuple[str, ...]
-    calendar_require: tuple[str, ...]
+    wait_for_executor_s: int  # how long a run waits for an executor to appear, 0 to refuse at once
+    jitter_ms: int  # fires are sent up to this much later than planned, 0 for none
+    calendar_exclude: tuple[str, ...]  # calendars in which the job must not fire
+    calendar_require: tuple[str, ...]  # calendars outside of which the job must not fire
     enabled: bool
-    next_fire_ms: int | None
+    next_fire_ms: int | None  # next due time not yet planned; None while stopped or exhausted
     last_fire_ms: int | None
-    awaits_root: int | None
-    revision: int
-    schedule_error: str
+    awaits_root: int | None  # root run id whose end sets the next fire (fixed delay), or None
+    revision: int  # rises with each edit, stop, start and delete
+    schedule_error: str  # why the schedule was stopped by the scheduler, or empty
     created_ms: int
     updated_ms: int
-    glue_version: int = 0
-    route_options: str = ""
+    glue_version: int = 0  # number of the current version of the source, 0 if there is none
+    route_options: str = ""  # what the job's router goes by, in the router's own words; empty for none
 
 
 KEPT_BY_NODES: Final = frozenset(
@@ -239,46 +204,30 @@ def check_period(job: Job) -> None:
 
 
 class NewSource(msgspec.Struct, frozen=True, kw_only=True):
-    """A source that is to be saved.
-
-    Attributes:
-        author: Who wrote it.
-        remark: Why, in a line.
-    """
+    """A source that is to be saved."""
 
     source: str
-    author: str
-    remark: str = ""
+    author: str  # who wrote it
+    remark: str = ""  # why, in a line
 
 
 class GlueVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """A source as it was saved; never changed afterwards.
-
-    Attributes:
-        number: Counts from 1 for each job.
-        glue_type: What it was written for.
-        created_ms: Rises with the number; travels as ``glueUpdatetime``.
-    """
+    """A source as it was saved; never changed afterwards."""
 
     job_id: int
-    number: int
-    glue_type: str
+    number: int  # counts from 1 for each job
+    glue_type: str  # what it was written for
     source: str
     author: str
     remark: str
-    created_ms: int
+    created_ms: int  # rises with the number; travels as ``glueUpdatetime``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildLink:
-    """That one job runs after another.
+    """That one job runs after another."""
 
-    Attributes:
-        parent_id: Whose success counts.
-        child_id: Which job runs then.
-        param: Template of the child's parameter, or None for the child's own; see ``docs/reference/children.md``.
-    """
-
-    parent_id: int
-    child_id: int
+    parent_id: int  # whose success counts
+    child_id: int  # which job runs then
+    # template of the child's parameter, or None for the child's own; see ``docs/reference/children.md``
     param: str | None

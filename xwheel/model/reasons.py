@@ -58,9 +58,8 @@ REPORTED: Final = frozenset(
 )
 """What executors report with an outcome."""
 
+# before a colon and a time: what the last check of a run found that is still running
 MARKS: Final = ("idle", "killed")
-"""Before a colon and a time: what the last check of a run found that is still running."""
-
 SENTENCES: Final[Mapping[RunReason, str]] = {
     RunReason.MISFIRE: "It was due while nothing could fire it, for longer than its misfire threshold.",
     RunReason.WAITING_FOR_EXECUTOR: "An earlier run of the job was still waiting for an executor.",

@@ -28,14 +28,11 @@ OPEN_STATES: Final = frozenset({RunState.PLANNED, RunState.DISPATCHING, RunState
 
 FINAL_STATES: Final = frozenset(RunState) - OPEN_STATES
 
-OUTCOME_STATES: Final = frozenset(
-    {RunState.SUCCEEDED, RunState.FAILED, RunState.TIMED_OUT, RunState.KILLED},
-)
-"""Final states that an executor can report."""
-
+# final states that an executor can report
+OUTCOME_STATES: Final = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.TIMED_OUT, RunState.KILLED})
 TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
     RunState.PLANNED: frozenset(
-        {RunState.DISPATCHING, RunState.SKIPPED, RunState.CANCELLED, RunState.REFUSED},
+        {RunState.DISPATCHING, RunState.SKIPPED, RunState.CANCELLED, RunState.REFUSED}
     ),
     RunState.DISPATCHING: OUTCOME_STATES | {RunState.RUNNING, RunState.REFUSED, RunState.LOST},
     RunState.RUNNING: OUTCOME_STATES | {RunState.LOST},
@@ -54,8 +51,8 @@ class Origin(StrEnum):
     RECOVERY = "recovery"
 
 
+# characters of all addresses that a planned run may name, with a blank between each two: the column has this many
 MAX_ADDRESSES_LENGTH: Final = 255
-"""Characters of all addresses that a planned run may name, with a blank between each two: the column has this many."""
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
@@ -63,21 +60,6 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
     A struct and not a dataclass, and not by keyword only, because making these from rows is the largest single cost of
     a busy node; everything but a row is passed by keyword. The columns of its table stand in the order of the fields.
-
-    Attributes:
-        origin_key: With job, origin and shard index unique: planned ms, failed run id, parent root id or own id.
-        root_id: Id of the first run of this fire; shards, retries and recovery runs share it.
-        chain_id: Root id of the fire that began the chain of parents and children; its own ``root_id`` for most.
-        chain_depth: How many parents stand between this run and the beginning of its chain.
-        attempt: 1 for the first, rising with each retry.
-        epoch: Epoch of the lease that holds the run while planned; 0 if it is not adopted yet.
-        due_ms: When it should be sent.
-        planned_ms: The due time that the schedule named; differs from ``due_ms`` after a misfire or a retry.
-        created_ms: Immutable; travels as ``logDateTime`` and is part of the executor's journal key.
-        address: The executor that got it; while planned those that may get it, between blanks, or None for all.
-        reason: Why it is in its state, a :class:`~xwheel.model.reasons.RunReason`; while it runs, at times a mark.
-        skip_count: For skip rows: how many due times the row covers; 1001 means "at least 1000".
-        secret_id: What its executor had registered with when it was sent, as in :class:`RegisteredExecutor`.
     """
 
     id: int
@@ -85,21 +67,25 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     group_id: int
     partition: int
     origin: Origin
+    # with job, origin and shard index unique: planned ms, failed run id, parent root id or own id
     origin_key: int
     shard_index: int
     shard_total: int
-    root_id: int
+    root_id: int  # id of the first run of this fire; shards, retries and recovery runs share it
+    # root id of the fire that began the chain of parents and children; its own ``root_id`` for most
     chain_id: int
-    chain_depth: int
-    attempt: int
+    chain_depth: int  # how many parents stand between this run and the beginning of its chain
+    attempt: int  # 1 for the first, rising with each retry
     retries_left: int
     state: RunState
-    epoch: int
-    due_ms: int
+    epoch: int  # epoch of the lease that holds the run while planned; 0 if it is not adopted yet
+    due_ms: int  # when it should be sent
+    # the due time that the schedule named; differs from ``due_ms`` after a misfire or a retry
     planned_ms: int
-    created_ms: int
+    created_ms: int  # immutable; travels as ``logDateTime`` and is part of the executor's journal key
     param: str | None
-    reason: str
+    reason: str  # why it is in its state, a ``RunReason``; while it runs, at times a mark
+    # the executor that got it; while planned those that may get it, between blanks, or None for all
     address: str | None
     instance: str | None
     dispatched_ms: int | None
@@ -110,5 +96,6 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     result_code: int | None
     message: str
     skip_last_ms: int | None
-    skip_count: int
+    skip_count: int  # for skip rows: how many due times the row covers; 1001 means "at least 1000"
+    # what its executor had registered with when it was sent, as in ``RegisteredExecutor``
     secret_id: int | None = None

@@ -14,8 +14,8 @@ from xwheel.errors import FieldError
 UNIX_CRON_FIELDS: Final = 5
 NO_SCHEDULE: Final = "NONE"
 
+# what code may call fields of jobs, besides their names of the management API
 SHORT_NAMES: Final = {"retries": "max_retries"}
-"""What code may call fields of jobs, besides their names of the management API."""
 
 
 def schedule_fields(schedule: Mapping[str, object]) -> dict[str, str]:

@@ -11,16 +11,14 @@ import msgspec
 from xwheel.errors import FieldError
 from xwheel.model.jobs import KEPT_BY_NODES, ChildLink, Job
 
+# fields of a job that its author writes, and to which a job can be rolled back
 DEFINED: Final = tuple(name for name in Job.__struct_fields__ if name not in KEPT_BY_NODES)
-"""Fields of a job that its author writes, and to which a job can be rolled back."""
-
-KEPT: Final = (*DEFINED, "enabled")
-"""Fields of a job that a version has."""
+KEPT: Final = (*DEFINED, "enabled")  # fields of a job that a version has
 
 
 CHILDREN: Final = "children"
+# what a version keeps besides if it changed which jobs run after its own
 CHILDREN_BEFORE: Final = "children_before"
-"""What a version keeps besides if it changed which jobs run after its own."""
 
 
 class JobAction(StrEnum):
@@ -55,28 +53,17 @@ class JobAction(StrEnum):
 
 
 class JobVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it was from one change to the next.
-
-    Attributes:
-        revision: The job's revision from then on.
-        at_ms: When it was changed.
-        actor_kind: How who changed it came to act.
-        actor: Who; empty if that is not known.
-        action: What was done.
-        reason: Why, in their words, or empty.
-        glue_version: Which version of the source counted, 0 for none.
-        definition: The fields of the job; empty in lists.
-    """
+    """A job as it was from one change to the next."""
 
     job_id: int
-    revision: int
-    at_ms: int
-    actor_kind: str
-    actor: str
-    action: str
-    reason: str
-    glue_version: int
-    definition: Mapping[str, Any] = {}
+    revision: int  # the job's revision from then on
+    at_ms: int  # when it was changed
+    actor_kind: str  # how who changed it came to act
+    actor: str  # who; empty if that is not known
+    action: str  # what was done
+    reason: str  # why, in their words, or empty
+    glue_version: int  # which version of the source counted, 0 for none
+    definition: Mapping[str, Any] = {}  # the fields of the job; empty in lists
 
 
 def definition_of(job: Job) -> dict[str, Any]:

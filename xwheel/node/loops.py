@@ -97,7 +97,7 @@ class Scheduler:
         core, clock = self.core, self.core.clock
         deadline_ms = clock.monotonic_ms() + round(timeout_s * 1000)
         self._hand_over(min(deadline_ms, clock.monotonic_ms() + HAND_OVER_S * 1000))
-        self.finishing.check.wake()
+        self.finishing.check.questions.calls.wake()
         first = [
             *self.management.services(),
             self.finishing.checking,
@@ -128,9 +128,9 @@ class Scheduler:
         """Close the connections to executors, and the event loops that wait for them."""
         for lane in self.sending.lanes.by_number.values():
             lane.close()
-        self.finishing.check.close()
-        self.routing.probes.close()
-        self.routing.addresses.close()
+        self.finishing.check.questions.calls.close()
+        self.routing.probes.calls.close()
+        self.routing.addresses.calls.close()
 
     def _hand_over(self, deadline_ms: int) -> None:
         """Let other nodes go on with our partitions, a few at a time, while this one still fires the rest."""

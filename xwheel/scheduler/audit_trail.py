@@ -30,13 +30,7 @@ class AuditTrail:
 
     Thread-safety: any thread may record; nothing is kept between calls.
 
-    Args:
-        plugins: One of them may record.
-        db: The database.
-        clock: Where time comes from.
-
-    Raises:
-        PluginError: The recorder cannot begin.
+    Raises PluginError if the recorder cannot begin.
     """
 
     def __init__(self, plugins: Plugins, db: Database, clock: Clock) -> None:
@@ -67,8 +61,7 @@ class AuditTrail:
     ) -> None:
         """Record what the actor of this thread does to one object; the arguments are those of :class:`Deed`.
 
-        Raises:
-            NotRecordedError: That cannot be done, and so what is recorded must not be done.
+        If that fails it raises NotRecordedError, and what is recorded must not be done.
         """
         deed = Deed(
             action=action,
@@ -82,11 +75,7 @@ class AuditTrail:
         self.record_many(conn, [deed])
 
     def record_many(self, conn: Connection, deeds: Sequence[Deed]) -> None:
-        """Record what is done to many objects, in one statement, each by its actor.
-
-        Raises:
-            NotRecordedError: That cannot be done, and so what is recorded must not be done.
-        """
+        """Record what is done to many objects, in one statement, each by its actor; raises like :meth:`record`."""
         book = self._book
         if book is None or not deeds:
             return
@@ -113,13 +102,7 @@ class AuditTrail:
     ) -> None:
         """Note a refused call.
 
-        Args:
-            listener: Who refused it, as ``api``.
-            actor: Who called, as far as that is known.
-            address: Where the call came from.
-            route: What it wanted, the same for all objects.
-            path: What it wanted, this one.
-            why: What it was told.
+        ``route`` is what it wanted, the same for all objects, ``path`` this one, and ``why`` what the caller was told.
         """
         book = self._book
         if book is None or not isinstance(book, NotesRefusals):

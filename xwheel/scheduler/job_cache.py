@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from xwheel.model import Job
 
 CACHED_JOBS = 20_000
-CACHED_CHARS = 32 * 1024 * 1024
-"""Characters of parameters that are remembered; one may have 65,535."""
+CACHED_CHARS = 32 * 1024 * 1024  # characters of parameters that are remembered; one may have 65,535
 
 
 class JobCache:

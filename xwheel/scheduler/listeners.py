@@ -31,32 +31,21 @@ ERROR_LENGTH: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerHealth:
-    """How a listener fares.
-
-    Attributes:
-        queued: Changes that wait for it.
-        delivered: Changes that it took since the start.
-        dropped: Changes that its queue could not hold since the start.
-        failures: Calls that raised since the start.
-        last_error: What the last of them raised, or empty.
-        busy_ms: How long it has been at its present call; 0 if it is at none.
-    """
+    """How a listener fares."""
 
     name: str
-    queued: int
-    delivered: int
-    dropped: int
-    failures: int
-    last_error: str
-    busy_ms: int
+    queued: int  # changes that wait for it
+    delivered: int  # changes that it took since the start
+    dropped: int  # changes that its queue could not hold since the start
+    failures: int  # calls that raised since the start
+    last_error: str  # what the last of them raised, or empty
+    busy_ms: int  # how long it has been at its present call; 0 if it is at none
 
 
 class RunFeed:
     """Hands changes to all listeners.
 
     Args:
-        listeners: By name.
-        clock: Where time comes from.
         limit: Changes that may wait for one listener; beyond that the oldest are dropped.
     """
 
@@ -90,21 +79,17 @@ class RunFeed:
         return [queue.health() for queue in self._queues]
 
 
+@dataclass(eq=False, repr=False)
 class ListenerQueue:
-    """What waits for one listener, and how it fares.
+    """What waits for one listener, and how it fares."""
 
-    Args:
-        name: Its name.
-        listener: The plugin's object.
-        clock: Where time comes from.
-        limit: Changes that may wait.
-    """
+    name: str
+    listener: RunListener
+    clock: Clock
+    limit: int  # changes that may wait
 
-    def __init__(self, name: str, listener: RunListener, clock: Clock, limit: int) -> None:
-        self.name = name
-        self._listener = listener
-        self._clock = clock
-        self._log = FailureLog(f"listen-{name}", clock)
+    def __post_init__(self) -> None:
+        self._log = FailureLog(f"listen-{self.name}", self.clock)
         self._lock = threading.Lock()
         self._delivered = 0
         self._dropped = 0
@@ -114,13 +99,13 @@ class ListenerQueue:
         self._warned_ms: int | None = None
         self._warned_dropped = 0
         self._worker = PluginWorker(
-            f"run listener {name}",
-            f"xwheel-listen-{name}",
+            f"run listener {self.name}",
+            f"xwheel-listen-{self.name}",
             self._call,
             self._ended,
             PluginThreads(math.inf),
-            clock,
-            limit=limit,
+            self.clock,
+            limit=self.limit,
             batch=BATCH,
             drops_oldest=True,
         )
@@ -154,7 +139,7 @@ class ListenerQueue:
     def _call(self, changes: Sequence[RunChange]) -> bool:
         """Hand over one batch; return whether the listener took it."""
         try:
-            self._listener.on_change(changes)
+            self.listener.on_change(changes)
         except BaseException as error:  # whatever a plugin raises, its thread must go on
             self._last_error = error_words(error)[:ERROR_LENGTH]
             self._log.failed(PluginError(f"run listener {self.name} raised {self._last_error}"))
@@ -174,7 +159,7 @@ class ListenerQueue:
 
     def _warn(self, count: int, last: RunChange) -> None:
         """Count dropped changes, and log them at most once a minute."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         with self._lock:
             self._dropped += count
             if self._warned_ms is not None and now_ms - self._warned_ms < REMIND_MS:

@@ -18,17 +18,11 @@ logger = logging.getLogger(__name__)
 
 REFRESH_MS: Final = 1000
 
-Noted = Sequence[tuple[Observer, Rows]]
-"""Whose rows a transaction wrote."""
+Noted = Sequence[tuple[Observer, Rows]]  # whose rows a transaction wrote
 
 
 class Observers:
-    """Asks the observers of plugins, and writes what they answer. Any thread may call it.
-
-    Args:
-        observers: What plugins registered.
-        db: From which they read what they must know.
-    """
+    """Asks the observers of plugins, and writes what they answer. Any thread may call it."""
 
     def __init__(self, observers: Sequence[Observer], db: Database) -> None:
         self._observers = tuple(observers)
@@ -41,8 +35,7 @@ class Observers:
     def step(self, now_ms: int) -> int:
         """Let each read what it must know; return how long to wait in milliseconds.
 
-        Raises:
-            OutageError: The database is away; one that fails otherwise is asked with what it knew before.
+        Raises OutageError if the database is away; an observer that fails otherwise is asked with what it knew before.
         """
         for item in self._observers:
             try:

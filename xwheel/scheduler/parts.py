@@ -42,19 +42,14 @@ from xwheel.wire.http import HttpClient, MultiClient
 from xwheel.wire.http.networks import ExecutorNetworks
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
+# ``transport(purpose, most)`` makes a client for this many calls in flight; the purpose is the name of its loop
 Transport = Callable[[str, int], HttpClient]
-"""``transport(purpose, most)`` makes a client for this many calls in flight; the purpose is the name of its loop."""
 
 
 class SharedParts:
     """What management shares with the stages of a node: database, time, executors, schedules, scripts.
 
     Args:
-        config: The settings.
-        db: The database, at this version's schema.
-        plugins: What jobs may name.
-        executor_token: The token that all executors share.
-        clock: Where time comes from.
         keys: What executor secrets are sealed under.
         tls: The authority that calls to executors trust, and the certificate that they show.
         on_arrival: Called with a group in which an executor became live.
@@ -125,8 +120,6 @@ class ManagementParts:
     """What people and scripts change, and the logs that they read.
 
     Args:
-        shared: What it shares with the stages of a node.
-        finisher: Closes runs that no executor got yet.
         wake: Called when something is to be claimed or adopted.
         wake_check: Called when a kill is to be sent.
     """
@@ -154,21 +147,9 @@ class ManagementParts:
             wake,
             limits=limits,
         )
-        self.job_writer = ManyJobsWriter(
-            db, clock, self.jobs, shared.history, shared.timetable, shared.questions, wake
-        )
+        self.job_writer = ManyJobsWriter(self.jobs)
         self.dependencies = DependencyManager(db, clock, shared.history, limits=limits)
-        self.schedules = ScheduleManager(
-            db,
-            clock,
-            shared.calendars,
-            shared.timetable,
-            self.jobs,
-            shared.history,
-            shared.questions,
-            shared.audit,
-            wake,
-        )
+        self.schedules = ScheduleManager(self.jobs, shared.calendars, shared.audit)
         self.killer = RunKiller(db, clock, finisher, shared.audit, wake_check)
         self.logs = ExecutorLogs(
             shared.registry,

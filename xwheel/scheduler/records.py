@@ -20,11 +20,9 @@ from xwheel.model import GlueVersion, Job, Origin, RegisteredExecutor, Run, RunS
 from xwheel.model.reasons import RunReason, read_report
 from xwheel.storage.runs import QueuedRun
 
+# a planned run in memory: whole if it was just claimed, otherwise only what tells when it is due
 Queued = QueuedRun | Run
-"""A planned run in memory: whole if it was just claimed, otherwise only what tells when it is due."""
-
-PARCEL_RUNS: Final = 200
-"""Runs that travel in one request, at most."""
+PARCEL_RUNS: Final = 200  # runs that travel in one request, at most
 
 
 def new_run(
@@ -78,59 +76,39 @@ def new_run(
 
 
 class Routed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A run and its executors: several mean one shard each.
-
-    Attributes:
-        run: The planned row.
-        job: Its job as it stood when the run was routed; the fence compares its revision.
-        executors: Never empty.
-    """
+    """A run and its executors: several mean one shard each."""
 
     run: Run
-    job: Job
-    executors: Sequence[RegisteredExecutor]
+    job: Job  # its job as it stood when the run was routed; the fence compares its revision
+    executors: Sequence[RegisteredExecutor]  # never empty
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One fenced execution: a dispatching row, its job, and its executor.
-
-    Attributes:
-        is_pinned: Only executors that were named when it was planned may have it.
-    """
+    """One fenced execution: a dispatching row, its job, and its executor."""
 
     run: Run
     job: Job
     executor: RegisteredExecutor
-    is_pinned: bool = False
+    is_pinned: bool = False  # only executors that were named when it was planned may have it
 
 
 @dataclass(slots=True, eq=False)
 class Parcel:
-    """One request: the shards that travel together to one executor through one lane.
+    """One request: the shards that travel together to one executor through one lane."""
 
-    Attributes:
-        lane: Fast or slow.
-        executor: Who gets it.
-        limit: Bytes it may have; with 0 it carries one run.
-        count: Runs that have room in it: before the fence what was admitted, afterwards what travels.
-        size: Their bytes, at most.
-        shards: What travels.
-        again: They were sent before, without an answer: only an answer about that very run proves anything now.
-        sources: The sources of those of their jobs that have one, by job id.
-        rest: Parcels that follow in the same place, one after the other; the last of them gives it back.
-        body_bytes: The size of the request, once it is encoded.
-    """
-
-    lane: int
-    executor: RegisteredExecutor
-    limit: int = 0
-    count: int = 0
-    size: int = 0
-    shards: list[Shard] = field(default_factory=list)
+    lane: int  # fast or slow
+    executor: RegisteredExecutor  # who gets it
+    limit: int = 0  # bytes it may have; with 0 it carries one run
+    count: int = 0  # runs that have room in it: before the fence what was admitted, afterwards what travels
+    size: int = 0  # their bytes, at most
+    shards: list[Shard] = field(default_factory=list)  # what travels
+    # they were sent before, without an answer: only an answer about that very run proves anything now
     again: bool = False
+    # the sources of those of their jobs that have one, by job id
     sources: Mapping[int, GlueVersion] = field(default_factory=dict)
+    # parcels that follow in the same place, one after the other; the last of them gives it back
     rest: Sequence[Parcel] = ()
-    body_bytes: int = 0
+    body_bytes: int = 0  # the size of the request, once it is encoded
 
     def has_room(self, size: int) -> bool:
         """Return whether a run of this size may travel along; an empty request takes one of any size."""
@@ -170,41 +148,29 @@ def reported(reason: str, message: str) -> tuple[RunReason, str]:
 
 
 class Reporter(NamedTuple):
-    """Who reports outcomes from outside, as the secret says that the report came with.
+    """Who reports outcomes from outside, as the secret says that the report came with."""
 
-    Attributes:
-        group_id: The only group whose runs it may end; None for the token that all executors share, which ends only
-            runs that were sent under it.
-    """
-
+    # the only group whose runs it may end; None for the token that all executors share, which ends only runs that
+    # were sent under it
     group_id: int | None
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A way for a run to end.
-
-    Attributes:
-        run_id: The run.
-        state: The final state.
-        reason: Short word for the cause, such as ``no_executor``; empty if the state says it all.
-        code: Result code on the wire, or None.
-        message: What the handler or the scheduler said.
-        created_ms: When the run was created, as the reporter was told; 0 if it does not say. Ids restart in a new
-            database, this does not.
-        instance: Which executor instance says so; empty if it does not say.
-        reporter: Who reports it; None for what this node found out itself.
-        epoch: For what was decided before a send: it counts only while the run is planned under this epoch, since
-            another node may have sent it meanwhile. 0 for anything else.
-    """
+    """A way for a run to end."""
 
     run_id: int
     state: RunState
+    # short word for the cause, such as ``no_executor``; empty if the state says it all
     reason: RunReason = RunReason.PLAIN
-    code: int | None = None
-    message: str = ""
+    code: int | None = None  # result code on the wire, or None
+    message: str = ""  # what the handler or the scheduler said
+    # when the run was created, as the reporter was told; 0 if it does not say. Ids restart in a new database, this
+    # does not
     created_ms: int = 0
-    instance: str = ""
-    reporter: Reporter | None = None
+    instance: str = ""  # which executor instance says so; empty if it does not say
+    reporter: Reporter | None = None  # who reports it; None for what this node found out itself
+    # for what was decided before a send: it counts only while the run is planned under this epoch, since another node
+    # may have sent it meanwhile. 0 for anything else
     epoch: int = 0
 
 
@@ -228,79 +194,48 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A parcel that came back.
+    """A parcel that came back."""
 
-    Attributes:
-        parcel: What was sent.
-        answers: One for each shard.
-        reached: Whether a connection to the executor was made.
-        tried: False if nothing was sent because it was too late to.
-        cost_ms: How long it took.
-        at_ms: When the answer was there.
-        again: The runs were sent before, so that an earlier request about them may still arrive.
-    """
-
-    parcel: Parcel
-    answers: Sequence[Answer]
-    reached: bool
-    cost_ms: int
-    at_ms: int
-    tried: bool = True
-    again: bool = False
+    parcel: Parcel  # what was sent
+    answers: Sequence[Answer]  # one for each shard
+    reached: bool  # whether a connection to the executor was made
+    cost_ms: int  # how long it took
+    at_ms: int  # when the answer was there
+    tried: bool = True  # False if nothing was sent because it was too late to
+    again: bool = False  # the runs were sent before, so that an earlier request about them may still arrive
 
 
 class Line(NamedTuple):
-    """What deferred runs wait for together.
+    """What deferred runs wait for together."""
 
-    Attributes:
-        kind: ``group`` for room in a group with a limit, ``job`` for the end of a job's open runs, ``executor`` for
-            an executor to appear.
-        owner: Id of the job or group.
-        part: The one executor that a pinned run waits for, or the job whose router has none yet; or empty.
-    """
-
+    # ``group`` for room in a group with a limit, ``job`` for the end of a job's open runs, ``executor`` for an
+    # executor to appear
     kind: str
-    owner: int
-    part: str = ""
+    owner: int  # id of the job or group
+    part: str = ""  # the one executor that a pinned run waits for, or the job whose router has none yet
 
 
 class Deferred(NamedTuple):
-    """A due run that may not go yet.
-
-    Attributes:
-        run: The planned row.
-        line: What it waits for.
-        until_ms: When its wait ends whatever happens, or None.
-        soon: Only a place was missing: it is tried again as soon as other runs without a place.
-    """
+    """A due run that may not go yet."""
 
     run: Run
-    line: Line
-    until_ms: int | None = None
-    soon: bool = False
+    line: Line  # what it waits for
+    until_ms: int | None = None  # when its wait ends whatever happens, or None
+    soon: bool = False  # only a place was missing: it is tried again as soon as other runs without a place
 
 
 @dataclass(slots=True)
 class Batch:
-    """What becomes of due runs on their way to their sends; a run in none of these is no longer planned or ours.
+    """What becomes of due runs on their way to their sends; a run in none of these is no longer planned or ours."""
 
-    Attributes:
-        routed: Whose executors are chosen.
-        shards: What is dispatching now and must be sent.
-        waiting: Ids of those without a place, or whose job changed: they are read and routed again.
-        changed: Ids of those whose job changed meanwhile.
-        deferred: What may not go yet.
-        closed: What will never go.
-        kills: Open runs that a deferred one takes the place of.
-    """
-
-    routed: list[Routed] = field(default_factory=list)
-    shards: list[Shard] = field(default_factory=list)
+    routed: list[Routed] = field(default_factory=list)  # whose executors are chosen
+    shards: list[Shard] = field(default_factory=list)  # what is dispatching now and must be sent
+    # ids of those without a place, or whose job changed: they are read and routed again
     waiting: set[int] = field(default_factory=set)
-    changed: set[int] = field(default_factory=set)
-    deferred: list[Deferred] = field(default_factory=list)
-    closed: list[Outcome] = field(default_factory=list)
-    kills: list[int] = field(default_factory=list)
+    changed: set[int] = field(default_factory=set)  # ids of those whose job changed meanwhile
+    deferred: list[Deferred] = field(default_factory=list)  # what may not go yet
+    closed: list[Outcome] = field(default_factory=list)  # what will never go
+    kills: list[int] = field(default_factory=list)  # open runs that a deferred one takes the place of
 
     def close(self, run: Run, state: RunState, reason: RunReason, message: str) -> None:
         """Note that a run will never go."""

@@ -5,50 +5,41 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from xwheel.clock import Clock
 from xwheel.errors import UnknownNameError
-from xwheel.model import GlueVersion, Job
-from xwheel.model.reasons import RunReason
+from xwheel.model import GlueVersion, Job, RunReason
 from xwheel.plugin.contracts import GlueType
 from xwheel.plugin.registries import where_it_comes_from
 from xwheel.storage import executors, jobs, scripts
 from xwheel.storage.database.engine import Database
 
-CACHED_CHARS: Final = 32 * 1024 * 1024
-"""Characters of sources that are remembered, and that are read at once."""
-
+CACHED_CHARS: Final = 32 * 1024 * 1024  # characters of sources that are remembered, and that are read at once
 LISTED_MS: Final = 1000
 
 
 class FoundSources(NamedTuple):
-    """Sources by job id.
-
-    Attributes:
-        left_out: Jobs whose source is there and was too much for one go; it is read in another.
-    """
+    """Sources by job id."""
 
     sources: dict[int, GlueVersion]
-    left_out: set[int]
+    left_out: set[int]  # jobs whose source is there and was too much for one go; it is read in another
 
 
+@dataclass(eq=False, repr=False)
 class Sources:
     """Finds the sources of jobs, and says which jobs cannot run without one.
 
     Thread-safety: every method may be called by any thread; one lock guards the remembered sources.
-
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        glue_types: What jobs may name.
     """
 
-    def __init__(self, db: Database, clock: Clock, glue_types: Mapping[str, GlueType]) -> None:
-        self._db = db
-        self._clock = clock
-        self._glue_types = glue_types
-        self._takes_source = {name for name, kind in glue_types.items() if kind.takes_source}
+    db: Database
+    clock: Clock
+    glue_types: Mapping[str, GlueType]
+
+    def __post_init__(self) -> None:
+        self._takes_source = {name for name, kind in self.glue_types.items() if kind.takes_source}
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[int, int], GlueVersion] = OrderedDict()
         # by group, with when it was read
@@ -61,17 +52,15 @@ class Sources:
 
     def has_source(self, glue_type: str) -> bool:
         """Return whether jobs of a glue type have a source: those of types that only executors know have one."""
-        return glue_type in self._takes_source or glue_type not in self._glue_types
+        return glue_type in self._takes_source or glue_type not in self.glue_types
 
     def refusal(self, job: Job, source: GlueVersion | None) -> tuple[RunReason, str] | None:
         """Return why a script job cannot run, as a reason and a message, or None if it can.
 
-        Args:
-            job: The job.
-            source: What :meth:`find` found for it.
+        ``source`` is what :meth:`find` found for it.
         """
-        if job.glue_type not in self._glue_types and not self._is_listed(job):
-            known = tuple(sorted(self._glue_types))
+        if job.glue_type not in self.glue_types and not self._is_listed(job):
+            known = tuple(sorted(self.glue_types))
             hint = where_it_comes_from("glue type", job.glue_type)
             return RunReason.NO_GLUE_TYPE, str(UnknownNameError("glue type", job.glue_type, known, hint))
         if self.lacks(job) or (job.glue_version and source is None):
@@ -100,7 +89,7 @@ class Sources:
                 elif job.glue_version:
                     missing.append(key)
         if missing:
-            with self._db.read() as conn:
+            with self.db.read() as conn:
                 read, left_out = scripts.load_versions(conn, missing, CACHED_CHARS)
                 gone = {job_id for job_id, _ in missing} - {item.job_id for item in read} - left_out
                 newest = jobs.get_jobs(conn, gone).values() if gone else ()
@@ -114,17 +103,17 @@ class Sources:
 
     def _learn(self, wanted: Collection[Job]) -> None:
         """Read which glue types groups list, for jobs of such that no plugin has; what was read stands for a second."""
-        others = [job for job in wanted if job.glue_type not in self._glue_types]
+        others = [job for job in wanted if job.glue_type not in self.glue_types]
         if not others:
             return
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         old = {
             job.group_id
             for job in others
             if not self._is_listed(job) or now_ms - self._listed[job.group_id][1] >= LISTED_MS
         }
         if old:
-            with self._db.read() as conn:
+            with self.db.read() as conn:
                 groups = executors.get_groups(conn, old)
             nothing: frozenset[str] = frozenset()
             self._listed = {

@@ -33,9 +33,6 @@ class CalendarCache:
     """The calendars as they stand in the database, parsed once for each change.
 
     Thread-safety: the mapping is replaced, never changed, so readers need no lock.
-
-    Args:
-        db: The database.
     """
 
     def __init__(self, db: Database) -> None:
@@ -67,7 +64,6 @@ class Timetable:
     """Answers when a job fires next.
 
     Args:
-        types: Schedule types by name.
         calendars: Returns the calendars by name, as they stand now.
     """
 
@@ -123,9 +119,6 @@ class Timetable:
             f"leave no due time for ten years (job {job.id})",
         )
 
-    def need(self, jobs: Iterable[Job], after_ms: int) -> None:
-        """Do nothing: here each question is answered when it is asked."""
-
     def due_ms(self, job: Job, planned_ms: int) -> int:
         """Return when a fire shall be sent: its planned time plus the job's jitter.
 
@@ -141,11 +134,7 @@ class Timetable:
         return job.schedule_type in self._awaiting
 
     def check(self, job: Job) -> None:
-        """Refuse a schedule that cannot work.
-
-        Raises:
-            ScheduleError: Names the job's field and what is allowed.
-        """
+        """Refuse a schedule that cannot work; raises ScheduleError, which names the job's field and what is allowed."""
         zone(job.timezone)
         for field in ("calendar_exclude", "calendar_require"):
             for name in getattr(job, field):
@@ -178,8 +167,7 @@ class Timetable:
         known = self._calendars()
         if name not in known:
             raise ScheduleError(
-                field,
-                f"no calendar is called {name[:64]!r}; known: {', '.join(sorted(known)) or 'none'}",
+                field, f"no calendar is called {name[:64]!r}; known: {', '.join(sorted(known)) or 'none'}"
             )
         return known[name]
 
@@ -191,10 +179,7 @@ class AskedTimetable(Timetable):
     thread for all of them (:mod:`xwheel.scheduler.plan.batches`).
 
     Args:
-        types: Schedule types by name.
-        calendars: Returns the calendars by name, as they stand now.
         trusted: Names of the schedule types that are asked at once.
-        questions: Asks them.
     """
 
     def __init__(

@@ -6,12 +6,7 @@ from threading import Event
 
 
 class Wakeups:
-    """One event for each loop that others wake; any thread may set them.
-
-    Attributes:
-        failures: Counts transactions that failed and may have been committed nevertheless; adopting then looks for
-            what they planned. A count that another thread overwrites makes no difference: it only has to change.
-    """
+    """One event for each loop that others wake; any thread may set them."""
 
     def __init__(self) -> None:
         self.lease = Event()
@@ -20,6 +15,8 @@ class Wakeups:
         self.tick = Event()
         self.results = Event()
         self.check = Event()
+        # counts transactions that failed and may have been committed nevertheless; adopting then looks for what they
+        # planned. A count that another thread overwrites makes no difference: it only has to change
         self.failures = 0
 
     def plan(self) -> None:

@@ -117,7 +117,7 @@ def test_who_sees_dispatches_writes_with_them_and_no_one_else_is_asked(node: Toy
         TABLE: [{"run_id": run.id, "state": f"{run.state} {job.name}"} for run, job in changes.dispatched]
     }
     observers = Observers([seeing], node.db)
-    node.scheduler.planning.firing._fence._observers = observers
+    node.scheduler.planning.firing.fence.observers = observers
     job = node.job(enabled=False, name="seen")
     run_id = node.scheduler.management.run_now.run(job.id).id
     node.adopt()
@@ -133,7 +133,7 @@ def test_one_that_fails_with_a_dispatch_stops_no_send(
 ) -> None:
     seeing = Seeing()
     seeing.answer = lambda _: {TABLE: [{"run_id": None, "state": "a"}]}
-    node.scheduler.planning.firing._fence._observers = Observers([seeing], node.db)
+    node.scheduler.planning.firing.fence.observers = Observers([seeing], node.db)
     with caplog.at_level(logging.ERROR):
         run = run_once(node)
     assert state_of(node, run) is RunState.FAILED

@@ -75,7 +75,7 @@ def epoch_unchecked(patches: Patches) -> None:
         def _write(
             self: ClaimLoop, conn: Connection, batch: object, now_ms: int, *, recheck: bool, known: bool
         ) -> object:
-            with swapped(self, "_lease", _HeldLease(batch.epochs)):  # type: ignore[attr-defined]
+            with swapped(self, "lease", _HeldLease(batch.epochs)):  # type: ignore[attr-defined]
                 return original(self, conn, batch, now_ms, recheck=recheck, known=known)
 
         return _write
@@ -84,7 +84,7 @@ def epoch_unchecked(patches: Patches) -> None:
         original: Callable[[AdoptLoop, Connection, Sequence[int]], list[QueuedRun]],
     ) -> Callable[[AdoptLoop, Connection, Sequence[int]], list[QueuedRun]]:
         def _adopt(self: AdoptLoop, conn: Connection, ids: Sequence[int]) -> list[QueuedRun]:
-            with swapped(self, "_lease", _HeldLease(self._lease.epochs)):
+            with swapped(self, "lease", _HeldLease(self.lease.epochs)):
                 return original(self, conn, ids)
 
         return _adopt
@@ -134,7 +134,7 @@ class _Routed:
         ) -> Callable[[Fence, Connection, Sequence[Routed], int], Batch]:
             def _fence(self: Fence, conn: Connection, routed: Sequence[Routed], now_ms: int) -> Batch:
                 kept.revisions = {item.run.id: item.job.revision for item in routed}
-                with swapped(self, "_lease", lease if epochs_too else self._lease):
+                with swapped(self, "lease", lease if epochs_too else self.lease):
                     return original(self, conn, routed, now_ms)
 
             return _fence

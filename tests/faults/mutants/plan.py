@@ -31,7 +31,7 @@ def plan_outside_transaction(patches: Patches) -> None:
     def step(original: Callable[[ClaimLoop, int], int]) -> Callable[[ClaimLoop, int], int]:
         def step(self: ClaimLoop, now_ms: int) -> int:
             if rows := late.take():
-                self._db.transaction(lambda conn: runs.insert_runs(conn, rows))
+                self.db.transaction(lambda conn: runs.insert_runs(conn, rows))
             return original(self, now_ms)
 
         return step
@@ -40,7 +40,7 @@ def plan_outside_transaction(patches: Patches) -> None:
         def _claim(
             self: ClaimLoop, found: Sequence[Job], epochs: Mapping[int, int], now_ms: int, share: object
         ) -> bool:
-            with swapped(self, "_db", _WithoutRows(self._db, late)):
+            with swapped(self, "db", _WithoutRows(self.db, late)):
                 return original(self, found, epochs, now_ms, share)
 
         return _claim

@@ -43,10 +43,10 @@ def reroute_unknown(patches: Patches) -> None:
                 executor = delivery.parcel.executor
                 ids = [answer.run_id for answer in delivery.answers if answer.fate is Fate.UNKNOWN]
                 if ids and executor.kind == "xwheel":
-                    self._suspect(executor.address, now_ms)
+                    self.suspect(executor.address, now_ms)
                     unknown += ids
             if unknown:
-                self._db.transaction(lambda conn: _plan_again(conn, unknown))
+                self.db.transaction(lambda conn: _plan_again(conn, unknown))
 
         return _write
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from xwheel.model import RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import RunReason, RunState
 from xwheel.scheduler.records import Outcome, reported
 from xwheel.storage.open_runs import Ahead, OpenRun
 from xwheel.wire.messages import CallbackItem, ExecutionState, StateAnswer
@@ -24,42 +23,25 @@ KILLED: Final = "killed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRules:
-    """Times that decide.
+    """Times that decide."""
 
-    Attributes:
-        check_after_ms: How long an executor is believed before it is asked again.
-        gone_ms: How long an executor may be missing before its runs are lost.
-        answer_ms: How long after a send or a question it must be over.
-        idle_grace_ms: How long an outcome may be on its way once a foreign executor has nothing of the job.
-        deadline_grace_ms: How long after a time limit the executor has to report its end.
-    """
-
-    check_after_ms: int
-    gone_ms: int
-    answer_ms: int
-    idle_grace_ms: int
-    deadline_grace_ms: int
+    check_after_ms: int  # how long an executor is believed before it is asked again
+    gone_ms: int  # how long an executor may be missing before its runs are lost
+    answer_ms: int  # how long after a send or a question it must be over
+    idle_grace_ms: int  # how long an outcome may be on its way once a foreign executor has nothing of the job
+    deadline_grace_ms: int  # how long after a time limit the executor has to report its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What happens to an open run.
-
-    Attributes:
-        row: The run as it was read.
-        outcome: How it ends; None if it stays open.
-        check_ms: When to check again.
-        reason: Its mark from now on.
-        kill: Whether its executor is told to end it.
-        accepted: Whether its executor turned out to have it.
-    """
+    """What happens to an open run."""
 
     row: OpenRun
-    outcome: Outcome | None = None
-    check_ms: int = 0
-    reason: str = ""
-    kill: bool = False
-    accepted: bool = False
+    outcome: Outcome | None = None  # how it ends; None if it stays open
+    check_ms: int = 0  # when to check again
+    reason: str = ""  # its mark from now on
+    kill: bool = False  # whether its executor is told to end it
+    accepted: bool = False  # whether its executor turned out to have it
 
 
 def decide_gone(row: OpenRun, missing_ms: int, now_ms: int, rules: CheckRules) -> Decision:
@@ -96,12 +78,7 @@ def decide_silent(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) ->
 def decide_state(row: OpenRun, answer: StateAnswer, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:
     """Decide by what the journal of an xwheel executor says.
 
-    Args:
-        row: The run.
-        answer: The journal's word.
-        now_ms: The shared time.
-        wait_ms: When to ask again if the answer settles nothing.
-        rules: Times.
+    If the answer settles nothing, it is asked again after ``wait_ms``.
     """
     if answer.state is ExecutionState.FINISHED:
         item = answer.outcome
@@ -135,24 +112,13 @@ def decide_marked(row: OpenRun, now_ms: int, rules: CheckRules) -> Decision | No
 
 
 def decide_idle(
-    row: OpenRun,
-    idle: bool | None,
-    begun_ms: int | None,
-    now_ms: int,
-    wait_ms: int,
-    rules: CheckRules,
+    row: OpenRun, idle: bool | None, begun_ms: int | None, now_ms: int, wait_ms: int, rules: CheckRules
 ) -> Decision:
     """Decide by what a foreign executor says about the job.
 
-    A kill that a person asked for is sent whatever it says: some always say that they have nothing.
-
-    Args:
-        row: The run.
-        idle: Whether the executor has nothing of the job; None if it gave no usable answer.
-        begun_ms: When the run began at the earliest; None if others of the job are before it.
-        now_ms: The shared time.
-        wait_ms: When to ask again if the answer settles nothing.
-        rules: Times.
+    A kill that a person asked for is sent whatever it says: some always say that they have nothing. ``idle`` is None if
+    it gave no usable answer, ``begun_ms`` if other runs of the job are before this one. If the answer settles nothing,
+    it is asked again after ``wait_ms``.
     """
     accepted = row.state is RunState.DISPATCHING  # never sent again under this id: it counts as running
     limit_ms = _limit_ms(row, now_ms if begun_ms is None else begun_ms, rules)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from xwheel.model import RegisteredExecutor, RunState
@@ -34,19 +35,15 @@ from xwheel.storage.open_runs import Ahead, Holder, OpenRun
 logger = logging.getLogger(__name__)
 
 BATCH: Final = 1000
+# this many executors are asked for one by one; of thousands that registered hardly any has runs
 FEW: Final = 3
-"""This many executors are asked for one by one; of thousands that registered hardly any has runs."""
-
 FULL: Final = 500
-FULL_ROWS: Final = 2000
-"""Open questions, and rows asked about, above which no more rows are looked for."""
-
+FULL_ROWS: Final = 2000  # open questions, and rows asked about, above which no more rows are looked for
 READ_MS: Final = 1000
 POLL_MS: Final = 200
 SWEEP_MS: Final = 60_000
+# how long a send without an answer is left to be sent again before its executor is asked about it
 UNANSWERED_MS: Final = 10_000
-"""How long a send without an answer is left to be sent again before its executor is asked about it."""
-
 KILL_WAIT_MS: Final = 2000
 SILENT_WAIT_MS: Final = 5000
 LONGEST_WAIT_MS: Final = 60_000
@@ -54,6 +51,7 @@ LONGEST_WAIT_MS: Final = 60_000
 Where = tuple[int, str, str]
 
 
+@dataclass(eq=False, repr=False)
 class CheckLoop:
     """Keeps ``check_ms`` true: no open run of our partitions stays due.
 
@@ -61,35 +59,18 @@ class CheckLoop:
     answer says is written only to rows that were not made due meanwhile, such as by a kill.
 
     Thread-safety: :meth:`step` belongs to one thread, which also moves the bytes.
-
-    Args:
-        db: The database.
-        lease: Our partitions.
-        registry: Knows the live executors.
-        questions: Asks them.
-        finisher: Closes runs.
-        rules: Times that decide.
-        timeout_ms: Time limit of a call.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        lease: Lease,
-        registry: ExecutorRegistry,
-        questions: RunQuestions,
-        finisher: Finisher,
-        rules: CheckRules,
-        *,
-        timeout_ms: int,
-    ) -> None:
-        self._db = db
-        self._lease = lease
-        self._registry = registry
-        self._questions = questions
-        self._finisher = finisher
-        self._rules = rules
-        self._timeout_ms = timeout_ms
+    db: Database
+    lease: Lease
+    registry: ExecutorRegistry
+    questions: RunQuestions
+    finisher: Finisher
+    rules: CheckRules
+    _: KW_ONLY
+    timeout_ms: int  # time limit of a call
+
+    def __post_init__(self) -> None:
         self._kill_waits = Backoff(KILL_WAIT_MS, LONGEST_WAIT_MS)
         self._silent_waits = Backoff(SILENT_WAIT_MS, LONGEST_WAIT_MS)
         self._hurried: deque[Holder] = deque()
@@ -99,50 +80,42 @@ class CheckLoop:
 
     def step(self, now_ms: int) -> int:
         """Write answers, look for due rows, ask; return how long to wait in milliseconds."""
-        replies = self._questions.poll(POLL_MS, now_ms)
+        replies = self.questions.poll(POLL_MS, now_ms)
         if replies:
             self._take(replies, now_ms)
-        if not self._lease.may_act(self._timeout_ms):
-            self._questions.drop()
-            return 0 if len(self._questions) else READ_MS
+        if not self.lease.may_act(self.timeout_ms):
+            self.questions.drop()
+            return 0 if len(self.questions) else READ_MS
         more = self._hurry(now_ms)
-        has_room = len(self._questions) < FULL and len(self._questions.open_ids) < FULL_ROWS
-        if has_room and (not len(self._questions) or now_ms >= self._read_at_ms):
+        has_room = len(self.questions) < FULL and len(self.questions.open_ids) < FULL_ROWS
+        if has_room and (not len(self.questions) or now_ms >= self._read_at_ms):
             more = self._read_due(now_ms) or more
             self._read_at_ms = now_ms if more else now_ms + READ_MS
-        if self._lease.may_act(self._timeout_ms):
-            self._questions.start()
-        return 0 if more or len(self._questions) else READ_MS
-
-    def wake(self) -> None:
-        """End a wait for answers."""
-        self._questions.wake()
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._questions.close()
+        if self.lease.may_act(self.timeout_ms):
+            self.questions.start()
+        return 0 if more or len(self.questions) else READ_MS
 
     # -- finding due rows -----------------------------------------------------------------------------------
 
     def _hurry(self, now_ms: int) -> bool:
         """Make runs of executors that left, died or restarted due, one batch; return whether there are more."""
-        partitions = list(self._lease.epochs)
-        self._hurried.extend(self._holding(self._registry.take_news(), partitions, now_ms))
+        partitions = list(self.lease.epochs)
+        self._hurried.extend(self._holding(self.registry.take_news(), partitions, now_ms))
         if now_ms >= self._sweep_at_ms:
             # what this node did not see happen, such as while it was down
             self._sweep_at_ms = now_ms + SWEEP_MS
-            with self._db.read() as conn:
+            with self.db.read() as conn:
                 holders = open_runs.list_holders(conn, partitions, now_ms)
             live = self._live(now_ms)
             self._hurried.extend(holder for holder in holders if _where(holder) not in live)
         if not self._hurried:
             return False
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             ids = open_runs.find_later(
                 conn, self._hurried[0], partitions, now_ms, after_id=self._hurried_id, limit=BATCH
             )
         if ids:
-            self._db.transaction(lambda conn: self._make_due(conn, ids, now_ms))
+            self.db.transaction(lambda conn: self._make_due(conn, ids, now_ms))
             self._hurried_id = ids[-1]  # those before were checked and put off again meanwhile
         if len(ids) < BATCH:
             self._hurried.popleft()
@@ -153,7 +126,7 @@ class CheckLoop:
         """Return those executors that have open runs; one question for all, if there are more than a few."""
         if len(news) <= FEW:
             return news
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             holders = open_runs.list_holders(conn, partitions, now_ms)
         instances = {(holder.group_id, holder.instance) for holder in holders}
         addresses = {(holder.group_id, holder.address) for holder in holders}
@@ -164,7 +137,7 @@ class CheckLoop:
         ]
 
     def _make_due(self, conn: Connection, ids: Sequence[int], now_ms: int) -> None:
-        epochs = self._lease.lock(conn)
+        epochs = self.lease.lock(conn)
         locked = open_runs.lock_checks(conn, ids)
         open_runs.update_checks(
             conn, [(run_id, now_ms) for run_id, row in sorted(locked.items()) if row[0] in epochs]
@@ -172,24 +145,24 @@ class CheckLoop:
 
     def _read_due(self, now_ms: int) -> bool:
         """Take up one batch of due rows; return whether there are more."""
-        asking = self._questions.open_ids
+        asking = self.questions.open_ids
         limit = BATCH + len(asking)
-        with self._db.read() as conn:
-            found = open_runs.list_due(conn, self._lease.epochs.keys(), now_ms, now_ms - UNANSWERED_MS, limit)
+        with self.db.read() as conn:
+            found = open_runs.list_due(conn, self.lease.epochs.keys(), now_ms, now_ms - UNANSWERED_MS, limit)
         rows = [row for row in found if row.id not in asking]
         if not rows:
             return False
         settled, asked = self._sort(rows, now_ms)
-        claimed_ms = now_ms + self._rules.answer_ms
+        claimed_ms = now_ms + self.rules.answer_ms
         moves = {row.id: (row.check_ms, claimed_ms) for group in asked.values() for row in group[1]}
         moves |= {item.row.id: (item.row.check_ms, item.check_ms) for item in settled if not item.outcome}
-        claimed = self._db.transaction(lambda conn: self._claim(conn, moves)) if moves else set()
+        claimed = self.db.transaction(lambda conn: self._claim(conn, moves)) if moves else set()
         self._close([item for item in settled if item.outcome])
         for executor, group in asked.values():
             kind = QuestionKind.STATES if executor.kind == "xwheel" else QuestionKind.IDLE
             ours = [row for row in group if row.id in claimed]
             for part in chunks(ours, KEYS if kind is QuestionKind.STATES else BATCH):
-                self._questions.put(RunQuestion(kind, executor, part, claimed_ms, now_ms))
+                self.questions.put(RunQuestion(kind, executor, part, claimed_ms, now_ms))
         return len(found) >= limit
 
     def _sort(
@@ -203,10 +176,10 @@ class CheckLoop:
             holder = Holder(row.group_id, row.address, row.instance)
             executor = live.get(_where(holder))
             if executor is None:
-                missing_ms = self._registry.missing_since(holder, now_ms)
-                settled.append(decide_gone(row, missing_ms, now_ms, self._rules))
+                missing_ms = self.registry.missing_since(holder, now_ms)
+                settled.append(decide_gone(row, missing_ms, now_ms, self.rules))
                 continue
-            marked = decide_marked(row, now_ms, self._rules)
+            marked = decide_marked(row, now_ms, self.rules)
             if marked is not None:
                 settled.append(marked)
                 continue
@@ -216,7 +189,7 @@ class CheckLoop:
 
     def _claim(self, conn: Connection, moves: Mapping[int, tuple[int, int]]) -> set[int]:
         """Move checks on under our lease; return which were still as we read them."""
-        epochs = self._lease.lock(conn)
+        epochs = self.lease.lock(conn)
         locked = open_runs.lock_checks(conn, moves)
         ours = sorted(
             run_id
@@ -231,7 +204,7 @@ class CheckLoop:
 
         One that restarted on another port is there twice for a while: its last beat tells where it lives now.
         """
-        found = sorted(self._registry.all(now_ms), key=lambda item: item.seen_ms)
+        found = sorted(self.registry.all(now_ms), key=lambda item: item.seen_ms)
         return {_where(Holder(item.group_id, item.address, item.instance)): item for item in found}
 
     # -- taking answers -------------------------------------------------------------------------------------
@@ -266,32 +239,32 @@ class CheckLoop:
 
     def _states(self, reply: Reply, now_ms: int, again_ms: int) -> Iterable[Decision]:
         address = reply.question.executor.address
-        is_dead = bool(reply.error) and not reply.reached and self._registry.is_known_dead(address, now_ms)
+        is_dead = bool(reply.error) and not reply.reached and self.registry.is_known_dead(address, now_ms)
         for row in reply.question.rows:
             answer = reply.states.get(row.id)
             wait_ms = self._wait_ms(row, again_ms)
             if answer is None and is_dead:
                 yield decide_known_dead(row)
             elif answer is None:
-                yield decide_silent(row, now_ms, wait_ms, self._rules)
+                yield decide_silent(row, now_ms, wait_ms, self.rules)
             else:
-                yield decide_state(row, answer, now_ms, wait_ms, self._rules)
+                yield decide_state(row, answer, now_ms, wait_ms, self.rules)
 
     def _idle(self, reply: Reply, now_ms: int, again_ms: int) -> Iterable[Decision]:
         idle = None if reply.error else reply.yes
         if reply.reached:
             # older peers know no idle beat: asking them again soon would tell nothing new
-            again_ms = self._rules.check_after_ms
+            again_ms = self.rules.check_after_ms
         rows = reply.question.rows
-        overdue = [row for row in rows if may_be_overdue(row, now_ms, self._rules)]
+        overdue = [row for row in rows if may_be_overdue(row, now_ms, self.rules)]
         ahead: list[Ahead] = []
         if overdue:
-            with self._db.read() as conn:
+            with self.db.read() as conn:
                 ahead = open_runs.list_ahead(conn, overdue)
         for row in rows:
             begun_ms = begun_at(row, ahead)
             wait_ms = self._wait_ms(row, again_ms)
-            yield decide_idle(row, idle, begun_ms, now_ms, wait_ms, self._rules)
+            yield decide_idle(row, idle, begun_ms, now_ms, wait_ms, self.rules)
 
     def _wait_ms(self, row: OpenRun, otherwise_ms: int) -> int:
         return self._kill_waits.next_ms(row.id) if row.kill_requested else otherwise_ms
@@ -303,7 +276,7 @@ class CheckLoop:
             return
         for outcome in outcomes:
             self._kill_waits.forget(outcome.run_id)
-        self._finisher.finish(outcomes)
+        self.finisher.finish(outcomes)
         counts: defaultdict[str, list[int]] = defaultdict(list)
         for outcome in outcomes:
             counts[f"{outcome.state} {outcome.reason}".strip()].append(outcome.run_id)
@@ -333,7 +306,7 @@ class CheckLoop:
             ]
             open_runs.update_findings(conn, looks)
 
-        self._db.transaction(work)
+        self.db.transaction(work)
 
     # -- kills ----------------------------------------------------------------------------------------------
 
@@ -345,7 +318,7 @@ class CheckLoop:
             what = (question.executor.address, row.id if row.instance else -row.job_id)
             if what not in told:
                 told.add(what)
-                self._questions.put(
+                self.questions.put(
                     RunQuestion(QuestionKind.KILL, question.executor, [row], question.claimed_ms, now_ms)
                 )
 
@@ -368,12 +341,12 @@ class CheckLoop:
             for run_id, dispatched_ms, reason in open_runs.lock_same_job(conn, row.job_id, holder):
                 before = dispatched_ms is not None and dispatched_ms <= question.asked_ms
                 if before and not reason.startswith(KILLED):
-                    looks.append((run_id, now_ms + self._rules.idle_grace_ms, f"{KILLED}:{now_ms}"))
+                    looks.append((run_id, now_ms + self.rules.idle_grace_ms, f"{KILLED}:{now_ms}"))
                 elif not before:
                     looks.append((run_id, now_ms, reason))
             open_runs.update_findings(conn, looks)
 
-        self._db.transaction(work)
+        self.db.transaction(work)
 
 
 def _where(holder: Holder) -> Where:

@@ -14,21 +14,12 @@ from xwheel.scheduler.executors.calls import Answered, ExecutorClient
 from xwheel.storage.open_runs import OpenRun
 from xwheel.wire import codec, contract
 from xwheel.wire.codec.batch import encode_states, read_state_reply
-from xwheel.wire.messages import (
-    ExecutionState,
-    KillRequest,
-    RunKey,
-    StateAnswer,
-)
+from xwheel.wire.messages import ExecutionState, KillRequest, RunKey, StateAnswer
 
 IN_FLIGHT: Final = 64
 PER_ADDRESS: Final = 4
-KEYS: Final = 100
-"""Runs of one question: as many outcomes with the longest messages still fit an answer."""
-
-LINE_MS: Final = 30_000
-"""How long a question waits for its turn before it counts as not answered."""
-
+KEYS: Final = 100  # runs of one question: as many outcomes with the longest messages still fit an answer
+LINE_MS: Final = 30_000  # how long a question waits for its turn before it counts as not answered
 KNOWN_WAITS: Final = 10_000
 
 
@@ -42,36 +33,24 @@ class QuestionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunQuestion:
-    """One call about rows of one executor; an idle beat or a foreign kill is about one job.
-
-    Attributes:
-        claimed_ms: The ``check_ms`` that the rows have while the question is open.
-        asked_ms: When it was put.
-    """
+    """One call about rows of one executor; an idle beat or a foreign kill is about one job."""
 
     kind: QuestionKind
     executor: RegisteredExecutor
     rows: Sequence[OpenRun]
-    claimed_ms: int
-    asked_ms: int
+    claimed_ms: int  # the ``check_ms`` that the rows have while the question is open
+    asked_ms: int  # when it was put
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back.
-
-    Attributes:
-        error: Empty if the answer could be used.
-        reached: Whether the executor answered at all.
-        states: What the journal says, by run id; only of runs that were asked about.
-        yes: For an idle beat: it has nothing of the job. For a kill: it did.
-    """
+    """What came back."""
 
     question: RunQuestion
-    error: str
-    reached: bool
-    states: dict[int, StateAnswer]
-    yes: bool
+    error: str  # empty if the answer could be used
+    reached: bool  # whether the executor answered at all
+    states: dict[int, StateAnswer]  # what the journal says, by run id; only of runs that were asked about
+    yes: bool  # for an idle beat: it has nothing of the job. For a kill: it did
 
     @property
     def missing(self) -> bool:
@@ -84,16 +63,11 @@ class RunQuestions:
 
     An executor that does not answer costs one time limit and not one for each question: the others that wait for it
     come back unanswered at once.
-
-    Attributes:
-        open_ids: Runs that are asked about now; asking twice would answer neither question in time.
-
-    Args:
-        calls: Puts them.
     """
 
     def __init__(self, calls: ExecutorClient) -> None:
-        self._calls = calls
+        self.calls = calls
+        # runs that are asked about now; asking twice would answer neither question in time
         self.open_ids: set[int] = set()
         self._waiting: deque[RunQuestion] = deque()
         self._asked: Counter[str] = Counter()
@@ -110,7 +84,7 @@ class RunQuestions:
             self._waiting.append(question)
 
     def start(self) -> None:
-        """QuestionKind as many as may be asked now."""
+        """Ask as many as may be asked now."""
         held: list[RunQuestion] = []
         while self._waiting and self._asked.total() < IN_FLIGHT:
             question = self._waiting.popleft()
@@ -119,7 +93,7 @@ class RunQuestions:
                 held.append(question)
                 continue
             self._asked[address] += 1
-            self._calls.ask(question, question.executor, *encode_question(question))
+            self.calls.ask(question, question.executor, *encode_question(question))
         self._waiting.extendleft(reversed(held))
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[Reply]:
@@ -127,7 +101,7 @@ class RunQuestions:
         replies: list[Reply] = []
         while self._waiting and now_ms - min(self._waiting[0].asked_ms, now_ms) > LINE_MS:
             replies.append(Reply(self._waiting.popleft(), "no turn in time", False, {}, False))
-        for answer in self._calls.poll(timeout_ms) if self._asked.total() else ():
+        for answer in self.calls.poll(timeout_ms) if self._asked.total() else ():
             question = answer.key
             assert isinstance(question, RunQuestion)  # noqa: S101 - we put it there
             self._asked[question.executor.address] -= 1
@@ -141,14 +115,6 @@ class RunQuestions:
             if reply.question.kind is not QuestionKind.KILL:
                 self.open_ids.difference_update(row.id for row in reply.question.rows)
         return replies
-
-    def wake(self) -> None:
-        """End a wait for answers."""
-        self._calls.wake()
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._calls.close()
 
     def drop(self) -> None:
         """Forget what waits for its turn; the rows stay due."""

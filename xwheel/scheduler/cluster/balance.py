@@ -7,17 +7,11 @@ from typing import NamedTuple
 
 
 class Moves(NamedTuple):
-    """What a node does next.
+    """What a node does next."""
 
-    Attributes:
-        take: Free partitions to take, in the order in which to try.
-        give: Held partitions to hand over, each with the node that gets it.
-        is_short: Others hold what is this node's share.
-    """
-
-    take: Sequence[int]
-    give: Mapping[int, str]
-    is_short: bool
+    take: Sequence[int]  # free partitions to take, in the order in which to try
+    give: Mapping[int, str]  # held partitions to hand over, each with the node that gets it
+    is_short: bool  # others hold what is this node's share
 
 
 def decide_moves(
@@ -25,15 +19,10 @@ def decide_moves(
 ) -> Moves:
     """Decide what a node takes and hands over so that all live nodes end with fair shares.
 
-    Every node comes to the same shares by itself: the partitions are divided evenly among those that stay, and what
-    is left over goes to the nodes that hold most already, so that a join or a leave moves only what must move. Whose
-    surplus goes to which node is the same list for all, so that two givers do not fill one taker twice.
-
-    Args:
-        owners: Every partition and its holder; None for a free one.
-        live: The nodes that are alive, this one among them.
-        me: This node.
-        draining: Those of the live nodes that are about to leave: they hand over all they hold and get nothing.
+    Every node comes to the same shares by itself: the partitions are divided evenly among those that stay, and what is
+    left over goes to the nodes that hold most already, so that a join or a leave moves only what must move. Whose
+    surplus goes to which node is the same list for all, so that two givers do not fill one taker twice. ``owners`` has
+    every partition, with None for a free one. Live nodes that are draining hand over all they hold and get nothing.
     """
     nodes = sorted({*live, me})
     held = {name: sorted(part for part, owner in owners.items() if owner == name) for name in nodes}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from xwheel.clock import Clock, OffsetFilter
 from xwheel.storage.database.clock import database_now_ms
@@ -13,61 +14,50 @@ logger = logging.getLogger(__name__)
 
 SAMPLES = 5
 INTERVAL_MS = 5000
-CONFIRM_MS = 200
-"""How soon a sample that speaks of a step is followed by the next."""
-
+CONFIRM_MS = 200  # how soon a sample that speaks of a step is followed by the next
 NOTABLE_MS = 1000
 
 
+@dataclass(eq=False, repr=False)
 class ClockSync:
-    """Samples the database's time and moves the node's clock along.
+    """Samples the database's time and moves the node's clock along."""
 
-    Args:
-        db: The database.
-        clock: For its monotonic time.
-        offset: What to do with a sample.
-        on_step: Called with the size in milliseconds when the clock jumped: nothing may be claimed or sent before
-            leases are renewed under the new time.
+    db: Database
+    clock: Clock
+    offset: OffsetFilter
+    # called with the size in milliseconds when the clock jumped: nothing may be claimed or sent before leases are
+    # renewed under the new time
+    on_step: Callable[[int], None]
 
-    Attributes:
-        steps: How often the clock jumped.
-        last_step: When it last did, in epoch milliseconds of the new time, and by how many milliseconds.
-    """
-
-    def __init__(
-        self, db: Database, clock: Clock, offset: OffsetFilter, on_step: Callable[[int], None]
-    ) -> None:
-        self.steps = 0
+    def __post_init__(self) -> None:
+        self.steps = 0  # how often the clock jumped
+        # when it last did, in epoch milliseconds of the new time, and by how many milliseconds
         self.last_step: tuple[int, int] | None = None
-        self._db = db
-        self._clock = clock
-        self._offset = offset
-        self._on_step = on_step
 
     def begin(self) -> None:
         """Take the database's time as it is, before anything is planned: this machine's may be hours off."""
-        change_ms = self._offset.begin(*self._sample())
+        change_ms = self.offset.begin(*self._sample())
         if abs(change_ms) > NOTABLE_MS:
             logger.warning("this machine's clock is %d ms behind the database's, which counts", change_ms)
 
     def step(self, now_ms: int) -> int:
         """Follow the sample with the least round trip; return how long to wait in milliseconds."""
         del now_ms
-        jump_ms = self._offset.sample(*self._sample())
+        jump_ms = self.offset.sample(*self._sample())
         if jump_ms is not None:
             self.steps += 1
-            self.last_step = (self._clock.now_ms(), jump_ms)
+            self.last_step = (self.clock.now_ms(), jump_ms)
             logger.warning("the database's clock jumped by %d ms: leases are renewed first", jump_ms)
-            self._on_step(jump_ms)
-        return CONFIRM_MS if self._offset.is_suspicious else INTERVAL_MS
+            self.on_step(jump_ms)
+        return CONFIRM_MS if self.offset.is_suspicious else INTERVAL_MS
 
     def _sample(self) -> tuple[int, int, int]:
         """Return the shared time, and our monotonic times before the question and after the answer."""
         samples: list[tuple[int, int, int]] = []
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             database_now_ms(conn)  # what a connection does first may take long
             for _ in range(SAMPLES):
-                sent_ms = self._clock.monotonic_ms()
+                sent_ms = self.clock.monotonic_ms()
                 shared_ms = database_now_ms(conn)
-                samples.append((shared_ms, sent_ms, self._clock.monotonic_ms()))
+                samples.append((shared_ms, sent_ms, self.clock.monotonic_ms()))
         return min(samples, key=lambda sample: sample[2] - sample[1])

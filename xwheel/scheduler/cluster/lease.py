@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple
 
 from xwheel.clock import Clock
@@ -17,54 +18,36 @@ from xwheel.storage.leases import LeaseRow, NodeRow
 logger = logging.getLogger(__name__)
 
 FORGET_TERMS: Final = 60
-READ_MS: Final = 500
-"""How often a node that has its share reads who lives and who holds what."""
-
+READ_MS: Final = 500  # how often a node that has its share reads who lives and who holds what
+# how often one does that waits for its share, or sees a free partition that is another's
 SHORT_READ_MS: Final = 200
-"""How often one does that waits for its share, or sees a free partition that is another's."""
-
+# how long a free partition is left to the node whose share it is, which may be dead and not known to be
 FREE_MS: Final = 600
-"""How long a free partition is left to the node whose share it is, which may be dead and not known to be."""
-
 GIVEN_AT_ONCE: Final = 8
 GIVE_PAUSE_MS: Final = 20
+# how long a partition may be fenced by no node because its leases cannot be locked; then its holder goes on
 GIVE_LIMIT_MS: Final = 500
-"""How long a partition may be fenced by no node because its leases cannot be locked; then its holder goes on."""
-
-GIVE_REST_MS: Final = 1000
-"""How long after that it tries again."""
+GIVE_REST_MS: Final = 1000  # how long after that it tries again
 
 
 class _Seen(NamedTuple):
-    """Since when, on our monotonic clock, another node's renewal counter shows this number.
+    """Since when, on our monotonic clock, another node's renewal counter shows this number."""
 
-    Attributes:
-        renewal: The number.
-        since_ms: When it had been read for the first time: it was written before.
-        moved: The counter was seen to move, so ``since_ms`` is at most one reading late.
-    """
-
-    renewal: int
-    since_ms: int
-    moved: bool
+    renewal: int  # the number
+    since_ms: int  # when it had been read for the first time: it was written before
+    moved: bool  # the counter was seen to move, so ``since_ms`` is at most one reading late
 
 
 class _Peers(NamedTuple):
-    """What one reading says of the nodes.
+    """What one reading says of the nodes."""
 
-    Attributes:
-        live: Who lives, this node included.
-        draining: Those of them that are about to leave.
-        prompt: Those of them that renewed lately enough to be handed something.
-        dead: Renewal counter of the others.
-    """
-
-    live: set[str]
-    draining: set[str]
-    prompt: set[str]
-    dead: dict[str, int]
+    live: set[str]  # who lives, this node included
+    draining: set[str]  # those of them that are about to leave
+    prompt: set[str]  # those of them that renewed lately enough to be handed something
+    dead: dict[str, int]  # renewal counter of the others
 
 
+@dataclass(eq=False, repr=False)
 class ClusterLease:
     """The partitions of one node among several, on database time.
 
@@ -78,39 +61,21 @@ class ClusterLease:
     this node acts again. What a former holder planned is found by its older epoch and adopted again.
 
     Thread-safety: :attr:`epochs` is replaced, never changed; :meth:`step` belongs to one thread.
-
-    Args:
-        db: The database.
-        owner: Id of this node.
-        clock: Where time comes from.
-        lease_ms: How long a lease lasts.
-        renew_ms: How often it is renewed.
-        on_change: Called when partitions came, so that rows wait that memory does not know; and whether some of them
-            came back that were almost given away, so that memory may have let go of rows it held.
-        locks: Which nodes of this machine have ended; None knows of none.
-        shared_now: The database's time.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        owner: str,
-        clock: Clock,
-        *,
-        lease_ms: int,
-        renew_ms: int,
-        on_change: Callable[[bool], None] = lambda _: None,
-        locks: NodeLocks | None = None,
-        shared_now: Callable[[Connection], int] = database_now_ms,
-    ) -> None:
-        self.owner = owner
-        self._db = db
-        self._clock = clock
-        self._lease_ms = lease_ms
-        self._renew_ms = renew_ms
-        self._on_change = on_change
-        self._locks = locks
-        self._shared_now = shared_now
+    db: Database
+    owner: str  # id of this node
+    clock: Clock
+    _: KW_ONLY
+    lease_ms: int  # how long a lease lasts
+    renew_ms: int  # how often it is renewed
+    # called when partitions came, so that rows wait that memory does not know; and whether some of them came back
+    # that were almost given away, so that memory may have let go of rows it held
+    on_change: Callable[[bool], None] = lambda _: None
+    locks: NodeLocks | None = None  # which nodes of this machine have ended; None knows of none
+    shared_now: Callable[[Connection], int] = database_now_ms  # the database's time
+
+    def __post_init__(self) -> None:
         self._epochs: Mapping[int, int] = {}
         self._leaving: dict[int, str] = {}
         self._leaving_since_ms = 0
@@ -139,25 +104,21 @@ class ClusterLease:
         return self._epochs
 
     def acquire(self) -> None:
-        """Join: make this node known and take what is free.
-
-        Raises:
-            LockError: The lease table is damaged.
-        """
-        if self._locks is not None:
-            self._locks.hold(self.owner)
-        self.step(self._clock.now_ms())
+        """Join: make this node known and take what is free; raises LockError if the lease table is damaged."""
+        if self.locks is not None:
+            self.locks.hold(self.owner)
+        self.step(self.clock.now_ms())
 
     def step(self, now_ms: int) -> int:
         """Renew if it is time, then take and give; return how long to wait in milliseconds."""
         del now_ms  # the database's time counts here
         has_news = self._halts != self._halts_renewed or self._is_draining != self._was_draining
-        if has_news or self._clock.monotonic_ms() >= self._renew_at_ms:
-            with self._db.limited(deadline_ms=self._renew_ms):
+        if has_news or self.clock.monotonic_ms() >= self._renew_at_ms:
+            with self.db.limited(deadline_ms=self.renew_ms):
                 self._renew()
-        with self._db.limited(deadline_ms=self._renew_ms):
+        with self.db.limited(deadline_ms=self.renew_ms):
             wait_ms = self._balance()
-        return max(1, min(wait_ms, self._renew_at_ms - self._clock.monotonic_ms()))
+        return max(1, min(wait_ms, self._renew_at_ms - self.clock.monotonic_ms()))
 
     def lock(self, conn: Connection) -> Mapping[int, int]:
         """Hold our lease rows; return partition to epoch as the database has them, without those we hand over."""
@@ -167,7 +128,7 @@ class ClusterLease:
 
     def may_act(self, margin_ms: int = 0) -> bool:
         """Return whether the lease outlasts ``margin_ms`` from now."""
-        is_valid = self._clock.monotonic_ms() + margin_ms < self._valid_until_ms
+        is_valid = self.clock.monotonic_ms() + margin_ms < self._valid_until_ms
         return is_valid and self._halts == self._halts_renewed
 
     def may_send(self, fenced_ms: int, margin_ms: int) -> bool:
@@ -198,31 +159,31 @@ class ClusterLease:
             leases.release_leases(conn, self.owner)
             leases.delete_node(conn, self.owner)
 
-        self._db.transaction(work)
-        if self._locks is not None:
-            self._locks.release()
+        self.db.transaction(work)
+        if self.locks is not None:
+            self.locks.release()
 
     def disown(self) -> None:
         """Act no more, as one whose start failed or in a forked child: other nodes see that this one has ended."""
         self._valid_until_ms = 0
-        if self._locks is not None:
-            self._locks.leave()
+        if self.locks is not None:
+            self.locks.leave()
 
     def _renew(self) -> None:
         """Write that this node lives; what it held under a lease that ran out it may not use before it is retaken."""
         halts = self._halts
-        sent_ms = self._clock.monotonic_ms()
+        sent_ms = self.clock.monotonic_ms()
         is_draining = self._is_draining
 
         def work(conn: Connection) -> None:
-            shared_ms = self._shared_now(conn)
-            until_ms = shared_ms + self._lease_ms
+            shared_ms = self.shared_now(conn)
+            until_ms = shared_ms + self.lease_ms
             leases.renew_node(conn, self.owner, shared_ms, until_ms, draining=is_draining)
 
-        self._db.transaction(work)
+        self.db.transaction(work)
         self._renewed_ms = sent_ms
-        self._renew_at_ms = sent_ms + self._renew_ms
-        late_ms = self._clock.monotonic_ms() - self._valid_until_ms
+        self._renew_at_ms = sent_ms + self.renew_ms
+        late_ms = self.clock.monotonic_ms() - self._valid_until_ms
         self._was_draining = is_draining
         if late_ms >= 0:
             if self._mine:
@@ -233,24 +194,24 @@ class ClusterLease:
                     len(self._mine),
                 )
             self._is_lapsed = True
-            self._lapsed_ms = self._clock.now_ms() - late_ms
+            self._lapsed_ms = self.clock.now_ms() - late_ms
             self._mine, self._epochs, self._leaving = {}, {}, {}
         # the shared time may have gone back since
-        self._lapsed_ms = min(self._lapsed_ms, self._clock.now_ms())
+        self._lapsed_ms = min(self._lapsed_ms, self.clock.now_ms())
         if not self._is_lapsed:
-            self._valid_until_ms = sent_ms + self._lease_ms
+            self._valid_until_ms = sent_ms + self.lease_ms
         self._halts_renewed = halts
 
     def _balance(self) -> int:
         """Read which nodes live and what they hold, take and give; return how soon to do so again."""
-        read_ms = self._clock.monotonic_ms()
-        with self._db.read() as conn:
-            shared_ms = self._shared_now(conn)
+        read_ms = self.clock.monotonic_ms()
+        with self.db.read() as conn:
+            shared_ms = self.shared_now(conn)
             nodes = leases.list_nodes(conn)
             rows = leases.list_leases(conn)
         others = [row for row in nodes if row.id != self.owner]
         # a counter that is new here may have moved just before its row was read, however long ago we asked
-        seen_ms = self._clock.monotonic_ms()
+        seen_ms = self.clock.monotonic_ms()
         self._seen = {row.id: self._look_at(row, seen_ms) for row in others}
         peers = self._judge(others, shared_ms, read_ms)
         self._is_last = peers.live == peers.draining
@@ -292,24 +253,24 @@ class ClusterLease:
         within it lives, whatever the database's clock says, which decides only about nodes never seen to renew. Those
         of this machine that have ended are dead at once.
         """
-        if self._locks is not None:
+        if self.locks is not None:
             unknown = {row.id for row in others} - self._ended
-            self._ended |= {name for name in unknown if self._locks.has_ended(name)}
+            self._ended |= {name for name in unknown if self.locks.has_ended(name)}
             self._ended &= self._seen.keys()
         peers = _Peers({self.owner}, {self.owner} if self._is_draining else set(), set(), {})
         for row in others:
             seen = self._seen[row.id]
             still_ms = read_ms - seen.since_ms
-            is_live = still_ms < self._lease_ms and (seen.moved or row.until_ms > shared_ms)
+            is_live = still_ms < self.lease_ms and (seen.moved or row.until_ms > shared_ms)
             if not is_live or row.id in self._ended:
                 peers.dead[row.id] = row.renewal
                 continue
             peers.live.add(row.id)
             if row.draining:
                 peers.draining.add(row.id)
-            last_ms = still_ms if seen.moved else self._lease_ms - (row.until_ms - shared_ms)
+            last_ms = still_ms if seen.moved else self.lease_ms - (row.until_ms - shared_ms)
             # one that left us its share is given nothing before it renews
-            if last_ms < 2 * self._renew_ms and seen.since_ms >= self._stood_in_ms:
+            if last_ms < 2 * self.renew_ms and seen.since_ms >= self._stood_in_ms:
                 peers.prompt.add(row.id)
         return peers
 
@@ -326,17 +287,13 @@ class ClusterLease:
         wanted |= dict.fromkeys(self._stale, self.owner)
         taken: dict[int, int] = {}
         if wanted:
-            taken = self._take_leases(wanted, peers)
+            dead = {name: peers.dead[name] for name in wanted.values() if name in peers.dead}
+            with self.db.write() as conn:
+                taken = leases.take_leases(conn, self.owner, wanted, dead)
+            self._stale = {part: epoch for part, epoch in self._stale.items() if part not in taken}
         if self._is_lapsed:
             self._is_lapsed = False
-            self._valid_until_ms = self._renewed_ms + self._lease_ms
-        return taken
-
-    def _take_leases(self, wanted: Mapping[int, str | None], peers: _Peers) -> dict[int, int]:
-        dead = {name: peers.dead[name] for name in wanted.values() if name in peers.dead}
-        with self._db.write() as conn:
-            taken = leases.take_leases(conn, self.owner, wanted, dead)
-        self._stale = {part: epoch for part, epoch in self._stale.items() if part not in taken}
+            self._valid_until_ms = self._renewed_ms + self.lease_ms
         return taken
 
     def _give(self, moves: Moves, mine: Mapping[int, int], peers: _Peers, read_ms: int) -> Collection[int]:
@@ -354,17 +311,17 @@ class ClusterLease:
             return ()
         # from here on our stages lock them no more
         self._epochs = {part: epoch for part, epoch in self._epochs.items() if part not in self._leaving}
-        with self._db.write() as conn:
+        with self.db.write() as conn:
             given = leases.give_leases(conn, self.owner, self._leaving, mine)
         self._leaving = {part: name for part, name in self._leaving.items() if part not in given}
-        if self._leaving and self._clock.monotonic_ms() - self._leaving_since_ms >= GIVE_LIMIT_MS:
+        if self._leaving and self.clock.monotonic_ms() - self._leaving_since_ms >= GIVE_LIMIT_MS:
             logger.info(
                 "%d partitions stay for now: other transactions held their leases for %d ms",
                 len(self._leaving),
                 GIVE_LIMIT_MS,
             )
             self._leaving = {}
-            self._kept_until_ms = self._clock.monotonic_ms() + GIVE_REST_MS
+            self._kept_until_ms = self.clock.monotonic_ms() + GIVE_REST_MS
         return given
 
     def _note(self, mine: Mapping[int, int]) -> None:
@@ -387,17 +344,17 @@ class ClusterLease:
             )
         fresh = {part: epoch for part, epoch in ready.items() if before.get(part) != epoch}
         if fresh:
-            self._on_change(any(known.get(part) == epoch for part, epoch in fresh.items()))
+            self.on_change(any(known.get(part) == epoch for part, epoch in fresh.items()))
 
     def _forget(self, nodes: Sequence[NodeRow], shared_ms: int, read_ms: int) -> None:
         """Delete the rows of nodes that are long dead, once in a while."""
         if read_ms < self._forget_at_ms:
             return
-        self._forget_at_ms = read_ms + FORGET_TERMS * self._lease_ms // 10
-        before_ms = shared_ms - FORGET_TERMS * self._lease_ms
+        self._forget_at_ms = read_ms + FORGET_TERMS * self.lease_ms // 10
+        before_ms = shared_ms - FORGET_TERMS * self.lease_ms
         old = {row.id: row.renewal for row in nodes if row.until_ms < before_ms and row.id != self.owner}
         if old:
-            with self._db.write() as conn:
+            with self.db.write() as conn:
                 leases.forget_nodes(conn, old)
-        if self._locks is not None:
-            self._locks.sweep({row.id for row in nodes})
+        if self.locks is not None:
+            self.locks.sweep({row.id for row in nodes})

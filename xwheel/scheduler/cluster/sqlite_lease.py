@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from xwheel.clock import Clock
@@ -16,28 +17,23 @@ from xwheel.storage.database.engine import Connection, Database
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class SqliteLease:
-    """All partitions of a SQLite file: the operating system's lock says who the one scheduler is.
+    """All partitions of a SQLite file: the operating system's lock says who the one scheduler is."""
 
-    Args:
-        db: The database.
-        owner: Id of this node.
-        clock: Where time comes from.
-        lease_ms: How long a lease lasts.
-        renew_ms: How often it is renewed.
-    """
+    db: Database
+    owner: str  # id of this node
+    clock: Clock
+    _: KW_ONLY
+    lease_ms: int  # how long a lease lasts
+    renew_ms: int  # how often it is renewed
 
-    def __init__(self, db: Database, owner: str, clock: Clock, *, lease_ms: int, renew_ms: int) -> None:
-        self.owner = owner
-        self._db = db
-        self._clock = clock
-        self._lease_ms = lease_ms
-        self._renew_ms = renew_ms
+    def __post_init__(self) -> None:
         self._epochs: dict[int, int] = {}
         self._valid_until_ms = 0
         self._halts = 0
         self._halts_renewed = 0
-        self._file = FileLock(Path(f"{db.path}.lock"), "one scheduler per SQLite file")
+        self._file = FileLock(Path(f"{self.db.path}.lock"), "one scheduler per SQLite file")
 
     @property
     def epochs(self) -> Mapping[int, int]:
@@ -45,31 +41,25 @@ class SqliteLease:
         return self._epochs
 
     def acquire(self) -> None:
-        """Take all partitions at once.
-
-        Raises:
-            LockError: Another scheduler has the file.
-        """
+        """Take all partitions at once; raises LockError if another scheduler has the file."""
         self._file.acquire()
-        sent_ms = self._clock.monotonic_ms()
-        until_ms = self._clock.now_ms() + self._lease_ms
-        self._epochs = self._db.transaction(
-            lambda conn: self._take(conn, until_ms),
-        )
-        self._valid_until_ms = sent_ms + self._lease_ms
+        sent_ms = self.clock.monotonic_ms()
+        until_ms = self.clock.now_ms() + self.lease_ms
+        self._epochs = self.db.transaction(lambda conn: self._take(conn, until_ms))
+        self._valid_until_ms = sent_ms + self.lease_ms
 
     def step(self, now_ms: int) -> int:
         """Renew, counting from the moment the renewal was sent; return how long to wait in milliseconds."""
         halts = self._halts
-        sent_ms = self._clock.monotonic_ms()
-        until_ms = now_ms + self._lease_ms
-        held = self._db.transaction(lambda conn: self._renew(conn, now_ms, until_ms))
+        sent_ms = self.clock.monotonic_ms()
+        until_ms = now_ms + self.lease_ms
+        held = self.db.transaction(lambda conn: self._renew(conn, now_ms, until_ms))
         if held != self._epochs:
             self._valid_until_ms = 0
             raise LockError(f"node {self.owner} lost {len(self._epochs) - len(held)} of its leases")
-        self._valid_until_ms = sent_ms + self._lease_ms
+        self._valid_until_ms = sent_ms + self.lease_ms
         self._halts_renewed = halts
-        return self._renew_ms
+        return self.renew_ms
 
     def lock(self, conn: Connection) -> Mapping[int, int]:
         """Lock our lease rows; return partition to epoch as the database has them."""
@@ -77,7 +67,7 @@ class SqliteLease:
 
     def may_act(self, margin_ms: int = 0) -> bool:
         """Return whether the lease outlasts ``margin_ms`` from now."""
-        is_valid = self._clock.monotonic_ms() + margin_ms < self._valid_until_ms
+        is_valid = self.clock.monotonic_ms() + margin_ms < self._valid_until_ms
         return is_valid and self._halts == self._halts_renewed
 
     def may_send(self, fenced_ms: int, margin_ms: int) -> bool:
@@ -100,7 +90,7 @@ class SqliteLease:
         """Give all partitions and the file back."""
         self._valid_until_ms = 0
         try:
-            self._db.transaction(self._leave)
+            self.db.transaction(self._leave)
         finally:
             self._file.release()
 
@@ -110,7 +100,7 @@ class SqliteLease:
         self._file.release()
 
     def _take(self, conn: Connection, until_ms: int) -> dict[int, int]:
-        leases.renew_node(conn, self.owner, until_ms - self._lease_ms, until_ms)
+        leases.renew_node(conn, self.owner, until_ms - self.lease_ms, until_ms)
         return leases.take_all_leases(conn, self.owner)
 
     def _renew(self, conn: Connection, now_ms: int, until_ms: int) -> dict[int, int]:

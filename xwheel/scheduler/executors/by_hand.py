@@ -22,9 +22,8 @@ logger = logging.getLogger(__name__)
 READ_MS: Final = 2000
 ASK_MS: Final = 10_000
 POLL_MS: Final = 200
+# this many questions in a row without a good answer end an executor; the first one lets others come before it
 MISSES: Final = 3
-"""This many questions in a row without a good answer end an executor; the first one lets others come before it."""
-
 ERROR_LENGTH: Final = 255
 SECRET_ENDED: Final = "its secret has ended: name another one of the group's"  # noqa: S105 -- a text
 
@@ -33,57 +32,39 @@ Key = tuple[int, str]
 
 @dataclass(slots=True)
 class _State:
-    """What is known of an address.
-
-    Attributes:
-        ask_ms: When it is asked next.
-        is_asked: Whether an answer is awaited.
-        misses: Questions in a row without a good answer.
-    """
+    """What is known of an address."""
 
     entered: EnteredAddress
-    ask_ms: int = 0
-    is_asked: bool = False
-    misses: int = 0
+    ask_ms: int = 0  # when it is asked next
+    is_asked: bool = False  # whether an answer is awaited
+    misses: int = 0  # questions in a row without a good answer
 
 
+@dataclass(eq=False, repr=False)
 class AddressChecks:
     """Asks the addresses that people entered for beats, on the node that holds partition 0.
 
     An address that answers gets an executor's row, which all nodes route to; one that does not answer three times loses
     it, and gets it back with its next answer. An executor that registered itself there is left alone as long as it
     beats. The loop's thread owns everything here; the one wait is for answers, at most this long as a send may take.
-
-    Args:
-        db: The database.
-        lease: Our partitions.
-        calls: Puts the questions.
-        registry: Takes the answers for beats.
-        secrets: What addresses are called with.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        lease: Lease,
-        calls: ExecutorClient,
-        registry: ExecutorRegistry,
-        secrets: ExecutorSecrets,
-    ) -> None:
-        self._db = db
-        self._lease = lease
-        self._calls = calls
-        self._registry = registry
-        self._secrets = secrets
+    db: Database
+    lease: Lease
+    calls: ExecutorClient
+    registry: ExecutorRegistry
+    secrets: ExecutorSecrets
+
+    def __post_init__(self) -> None:
         self._states: dict[Key, _State] = {}
         self._read_ms: int | None = None
 
     def step(self, now_ms: int) -> int:
         """Read what was entered, ask what is due, take answers; return how long to wait in milliseconds."""
         asked = [state for state in self._states.values() if state.is_asked]
-        for answer in self._calls.poll(POLL_MS) if asked else ():
+        for answer in self.calls.poll(POLL_MS) if asked else ():
             self._take(answer, now_ms)
-        if not (self._lease.may_act() and 0 in self._lease.epochs):
+        if not (self.lease.may_act() and 0 in self.lease.epochs):
             self._read_ms = None
             if not asked:
                 self._states.clear()  # the next holder begins again
@@ -96,32 +77,28 @@ class AddressChecks:
                 self._ask(state, now_ms)
         return 0 if any(state.is_asked for state in self._states.values()) else READ_MS
 
-    def close(self) -> None:
-        """Close all connections."""
-        self._calls.close()
-
     def _read(self) -> None:
         """See what was entered; what was taken away is an executor no more."""
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             found = {(item.group_id, item.address): item for item in executors.list_addresses(conn)}
         self._states = follow(self._states, found)
-        for group_id, address in self._registry.entered():
-            if (group_id, address) not in found and self._registry.drop(group_id, address):
+        for group_id, address in self.registry.entered():
+            if (group_id, address) not in found and self.registry.drop(group_id, address):
                 logger.info("executor %s of group %d is not entered any more", address, group_id)
 
     def _ask(self, state: _State, now_ms: int) -> None:
         entered = state.entered
         state.ask_ms = now_ms + ASK_MS
-        if entered.secret_id != NO_SECRET and not self._secrets.is_live(entered.secret_id):
+        if entered.secret_id != NO_SECRET and not self.secrets.is_live(entered.secret_id):
             self._miss(state, SECRET_ENDED, ends=True)
             return
         state.is_asked = True
-        self._calls.ask(
+        self.calls.ask(
             (entered.group_id, entered.address, entered.secret_id),
             executor_at(entered),
             contract.BEAT,
             b"{}",
-            token=self._secrets.value(entered.secret_id),
+            token=self.secrets.value(entered.secret_id),
         )
 
     def _take(self, answer: Answered, now_ms: int) -> None:
@@ -137,12 +114,12 @@ class AddressChecks:
         error = words_of(answer)
         if not error:
             try:
-                self._registry.hear(state.entered, now_ms)
+                self.registry.hear(state.entered, now_ms)
             except (NotFoundError, WireError) as refusal:
                 error = str(refusal).removeprefix(f"{contract.ADDRESS_FIELD}: ")
         if error:
             if not answer.reached:
-                self._registry.suspect(address, now_ms)
+                self.registry.suspect(address, now_ms)
             self._miss(state, error)
             return
         if state.misses or state.entered.error:
@@ -153,7 +130,7 @@ class AddressChecks:
     def _miss(self, state: _State, error: str, *, ends: bool = False) -> None:
         state.misses += 1
         entered = state.entered
-        if (ends or state.misses >= MISSES) and self._registry.drop(entered.group_id, entered.address):
+        if (ends or state.misses >= MISSES) and self.registry.drop(entered.group_id, entered.address):
             logger.warning(
                 "executor %s of group %d, entered by hand, gets no runs any more: %s",
                 entered.address,
@@ -168,7 +145,7 @@ class AddressChecks:
         if state.entered.error == text:
             return
         before = state.entered
-        self._db.transaction(lambda conn: executors.update_address_error(conn, before, text))
+        self.db.transaction(lambda conn: executors.update_address_error(conn, before, text))
         state.entered = EnteredAddress(
             group_id=before.group_id, address=before.address, secret_id=before.secret_id, error=text
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from xwheel.errors import WireError
@@ -17,19 +17,12 @@ HTTP_OK: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What came back from a question.
+    """What came back from a question."""
 
-    Attributes:
-        key: What it was asked under.
-        response: The envelope; None if there is none that could be read.
-        error: Why there is none, or empty.
-        status: HTTP status of the answer; 0 if the executor did not answer.
-    """
-
-    key: object
-    response: Response | None
-    error: str
-    status: int
+    key: object  # what it was asked under
+    response: Response | None  # the envelope; None if there is none that could be read
+    error: str  # why there is none, or empty
+    status: int  # HTTP status of the answer; 0 if the executor did not answer
 
     @property
     def reached(self) -> bool:
@@ -37,55 +30,45 @@ class Answered:
         return self.status != 0
 
 
+@dataclass(eq=False, repr=False)
 class ExecutorClient:
-    """Asks executors; :meth:`ask` and :meth:`wake` may be called from any thread, the rest from the client's owner.
+    """Asks executors; :meth:`ask` and :meth:`wake` may be called from any thread, the rest from the client's owner."""
 
-    Args:
-        client: Connections of its own.
-        registry: Knows what each executor is called with.
-        timeout_ms: Time limit of a question.
-    """
-
-    def __init__(self, client: HttpClient, registry: ExecutorRegistry, *, timeout_ms: int) -> None:
-        self._client = client
-        self._registry = registry
-        self._timeout_ms = timeout_ms
+    client: HttpClient
+    registry: ExecutorRegistry
+    _: KW_ONLY
+    timeout_ms: int  # time limit of a question
 
     def ask(
         self, key: object, executor: RegisteredExecutor, path: str, body: bytes, *, token: str | None = None
     ) -> None:
         """Put a question; its answer comes out of :meth:`poll` under the key.
 
-        Args:
-            key: Names the question.
-            executor: Who is asked.
-            path: The call.
-            body: Its body.
-            token: What it is called with; None for what was proven at its address.
+        Without a token it is called with what was proven at its address.
         """
-        self._client.submit(
+        self.client.submit(
             HttpCall(
                 key=key,
                 url=contract.join_url(executor.address, path),
                 body=body,
-                timeout_ms=self._timeout_ms,
-                connect_timeout_ms=self._timeout_ms,
-                app_name=self._registry.app_name(executor.group_id),
-                token=self._registry.token(executor) if token is None else token,
+                timeout_ms=self.timeout_ms,
+                connect_timeout_ms=self.timeout_ms,
+                app_name=self.registry.app_name(executor.group_id),
+                token=self.registry.token(executor) if token is None else token,
             )
         )
 
     def poll(self, timeout_ms: int) -> list[Answered]:
         """Wait for answers at most so long, and return those that came."""
-        return [read_answer(result) for result in self._client.poll(timeout_ms)]
+        return [read_answer(result) for result in self.client.poll(timeout_ms)]
 
     def wake(self) -> None:
         """End a wait inside :meth:`poll`."""
-        self._client.wake()
+        self.client.wake()
 
     def close(self) -> None:
         """Close all connections."""
-        self._client.close()
+        self.client.close()
 
 
 def read_answer(result: HttpResult) -> Answered:

@@ -13,11 +13,8 @@ from xwheel.storage import executors
 from xwheel.storage.database.engine import Database
 
 REFRESH_MS: Final = 1000
-WANTED_MS: Final = 10_000
-"""How long after a router asked the rows are counted again and again."""
-
-REST: Final = 20
-"""A count that takes long rests this many times as long."""
+WANTED_MS: Final = 10_000  # how long after a router asked the rows are counted again and again
+REST: Final = 20  # a count that takes long rests this many times as long
 
 
 class Loads:
@@ -25,17 +22,10 @@ class Loads:
 
     Thread-safety: :meth:`load`, :meth:`sent` and :meth:`chosen` may be called from any thread; they lose at most a
     few counts, which the next refresh brings back. :meth:`step` belongs to its own thread.
-
-    Attributes:
-        is_asked: Whether somebody asked since the last choice was noted.
-
-    Args:
-        db: Where the runs are counted.
-        clock: Where time comes from.
     """
 
     def __init__(self, db: Database, clock: Clock) -> None:
-        self.is_asked = False
+        self.is_asked = False  # whether somebody asked since the last choice was noted
         self._db = db
         self._clock = clock
         self._rest = Rest(clock, REST, REFRESH_MS)

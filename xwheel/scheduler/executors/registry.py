@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from operator import attrgetter
 from types import MappingProxyType
 
 from xwheel.clock import has_come
@@ -22,61 +23,47 @@ logger = logging.getLogger(__name__)
 
 FLUSH_MS = 30_000
 REFRESH_MS = 1000
+# a registry that was not refreshed for longer, since the database or the node stood still or the clock jumped
+# forward, heard no beats either
 GAP_MS = 10_000
-"""A registry that was not refreshed for longer, since the database or the node stood still or the clock jumped forward,
-heard no beats either."""
-
+# this long after a gap executors need to beat again, and nodes to write it: who was live before it counts as live
 RETURN_MS = 40_000
-"""This long after a gap executors need to beat again, and nodes to write it: who was live before it counts as live."""
-
 SUSPECT_MS = 30_000
-SPARED_MS = 10_000
-"""So long after a failed send no run goes to an executor that can wait for it."""
-
-DEATH_MS = 30_000
-"""So long an executor that somebody saw die has to answer about its runs at once."""
-
-ENTERED_GENERATION = 3
-"""Of the wire, where no one said: all that XXL-JOB has released knows its path."""
-
+SPARED_MS = 10_000  # so long after a failed send no run goes to an executor that can wait for it
+DEATH_MS = 30_000  # so long an executor that somebody saw die has to answer about its runs at once
+ENTERED_GENERATION = 3  # of the wire, where no one said: all that XXL-JOB has released knows its path
 KNOWN_DEPARTURES = 10_000
 KNOWN_NEWS = 10_000
 
+# what makes a beat news, once it differs
+_identity = attrgetter(
+    *("registered_as", "kind", "generation", "instance", "boot", "labels"),
+    *("secret_id", "by_hand", "release", "declared"),
+)
 
+
+@dataclass(eq=False, repr=False)
 class ExecutorRegistry:
     """The registry's rows and the beats that came since they were written.
 
     Thread-safety: every method may be called from any thread; one lock guards the maps and is never held while the
     database is asked.
-
-    Args:
-        db: The database.
-        dead_after_ms: An executor without a beat for this long, plus one flush, is dead.
-        secrets: What executors may register with.
-        on_arrival: Called with a group in which an executor became live, once it can be routed to.
-        check_address: Raises a WireError for an address that no executor may have.
-        shared_addresses: Whether an address may be registered in several groups at a time.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        secrets: ExecutorSecrets,
-        *,
-        dead_after_ms: int,
-        on_arrival: Callable[[int], None] = lambda _: None,
-        check_address: Callable[[str], None] = lambda _: None,
-        shared_addresses: bool = False,
-    ) -> None:
+    db: Database
+    secrets: ExecutorSecrets
+    _: KW_ONLY
+    dead_after_ms: int  # an executor without a beat for this long, plus one flush, is dead
+    # called with a group in which an executor became live, once it can be routed to
+    on_arrival: Callable[[int], None] = lambda _: None
+    # raises a WireError for an address that no executor may have
+    check_address: Callable[[str], None] = lambda _: None
+    shared_addresses: bool = False  # whether an address may be registered in several groups at a time
+
+    def __post_init__(self) -> None:
         self.limited_groups: frozenset[int] = frozenset()
-        self._db = db
-        self._secrets = secrets
-        self._on_arrival = on_arrival
-        self._check_address = check_address
-        self._shared_addresses = shared_addresses
-        self._dead_after_ms = dead_after_ms
         # other nodes know only what is written; at least twice before it is too old for them
-        self._flush_ms = min(FLUSH_MS, dead_after_ms // 3)
+        self._flush_ms = min(FLUSH_MS, self.dead_after_ms // 3)
         self._lock = threading.Lock()
         self._reader = executors.ExecutorReader()
         self._rows: dict[tuple[int, str], RegisteredExecutor] = {}
@@ -96,14 +83,8 @@ class ExecutorRegistry:
     def register(self, app_name: str, facts: RegisteredExecutor, now_ms: int) -> None:
         """Take a registration or a beat; only news is written to the database at once.
 
-        Args:
-            app_name: Name of the executor's group.
-            facts: What the executor says of itself; id, group and times are filled in here.
-            now_ms: The shared time.
-
-        Raises:
-            NotFoundError: There is no such group.
-            WireError: No executor may have this address, or one of another group has it.
+        ``facts`` is what the executor says of itself; group and times are filled in here. Raises NotFoundError without
+        such a group, WireError for an address that no executor may have or that one of another group has.
         """
         group_id = self._group_id(app_name)
         facts = replace(facts, group_id=group_id, seen_ms=now_ms)
@@ -113,11 +94,15 @@ class ExecutorRegistry:
             # beats of a long outage of the database are in memory only
             heard_ms = 0 if known is None else max(known.seen_ms, self._beats.get(key, 0))
             self._deaths.pop(facts.address, None)
-            if known is not None and _same(known, facts) and heard_ms > now_ms - self._dead_after_ms:
+            if (
+                known is not None
+                and _identity(known) == _identity(facts)
+                and heard_ms > now_ms - self.dead_after_ms
+            ):
                 self._beats[key] = now_ms
                 return
-        self._check_address(facts.address)
-        saved = self._db.transaction(lambda conn: self._save(conn, facts))
+        self.check_address(facts.address)
+        saved = self.db.transaction(lambda conn: self._save(conn, facts))
         self._flag(app_name, known, saved)
         with self._lock:
             for place in [place for place, row in self._rows.items() if _is_moved(row, saved)]:
@@ -126,22 +111,22 @@ class ExecutorRegistry:
             self._rows[key] = self._recent[key] = saved
             self._suspects.pop(facts.address, None)
         logger.info("executor %s of group %s registered (%s)", facts.address, app_name, facts.kind)
-        self._on_arrival(group_id)
+        self.on_arrival(group_id)
 
     def _save(self, conn: Connection, facts: RegisteredExecutor) -> RegisteredExecutor:
         # those of other nodes are flushed late
-        since_ms = facts.seen_ms - self._dead_after_ms - FLUSH_MS
+        since_ms = facts.seen_ms - self.dead_after_ms - FLUSH_MS
         if facts.by_hand and not executors.is_entered(
             conn, facts.group_id, facts.address, facts.secret_id or SHARED_SECRET
         ):
             raise NotFoundError("address by hand", facts.address)
-        group_id = facts.group_id if self._shared_addresses else None  # an address belongs to one group
+        group_id = facts.group_id if self.shared_addresses else None  # an address belongs to one group
         if _proves_less(facts) and executors.is_named(conn, facts.address, group_id):
             raise WireError(
                 f"{ADDRESS_FIELD}: {facts.address} was entered by hand with an executor secret, and this registration "
                 "proves less: register with an executor secret of that group, or have the address taken out of it"
             )
-        if not self._shared_addresses and executors.is_elsewhere(conn, facts, since_ms):
+        if not self.shared_addresses and executors.is_elsewhere(conn, facts, since_ms):
             raise WireError(
                 f"{ADDRESS_FIELD}: {facts.address} is registered in another executor group; an executor that changed "
                 "its group waits until it is gone there, or set security.shared_addresses"
@@ -151,14 +136,9 @@ class ExecutorRegistry:
     def remove(self, app_name: str, address: str, *, secret_id: int | None = None) -> bool:
         """Take an executor out at once; return whether it was there.
 
-        Args:
-            app_name: Name of the executor's group.
-            address: Where it was.
-            secret_id: What the caller proved; None for who need not prove anything. A caller with the token that all
-                share, or with a group's digest-only one, takes out nothing that proved a secret of its group.
-
-        Raises:
-            NotFoundError: There is no such group.
+        A caller who proved no more than the token that all share, or a group's digest-only one, takes out nothing that
+        proved a secret of its group. ``secret_id`` None is for who need not prove anything. Raises NotFoundError
+        without such a group.
         """
         group_id = self._group_id(app_name)
         with self._lock:
@@ -168,7 +148,7 @@ class ExecutorRegistry:
             return False
         proves_less = secret_id is not None and secret_id <= SHARED_SECRET
         # also what another node took a moment ago: the statement itself compares
-        gone = self._db.transaction(
+        gone = self.db.transaction(
             lambda conn: executors.delete_executor(conn, group_id, address, proves_less=proves_less)
         )
         if proves_less and not gone:
@@ -178,23 +158,13 @@ class ExecutorRegistry:
                     "proves less",
                     address,
                     app_name,
-                    self._secrets.name(known.secret_id),
+                    self.secrets.name(known.secret_id),
                 )
             return False
         with self._lock:
-            self._rows.pop((group_id, address), None)
-            self._recent[group_id, address] = None
-            self._beats.pop((group_id, address), None)
+            self._take_out((group_id, address))
         logger.info("executor %s of group %s left", address, app_name)
         return gone > 0
-
-    def check_address(self, address: str) -> None:
-        """Refuse an address that no executor may have.
-
-        Raises:
-            WireError: It is one.
-        """
-        self._check_address(address)
 
     def taken_elsewhere(
         self, conn: Connection, group_id: int, wanted: Mapping[str, int], now_ms: int
@@ -202,14 +172,9 @@ class ExecutorRegistry:
         """Return the addresses that executors of other groups have, of those that are to be a group's with a secret.
 
         What is entered stays. One that is added would get nothing, and keep their executors from coming back.
-
-        Args:
-            conn: A connection inside a transaction.
-            group_id: Whose addresses they are to be.
-            wanted: The id of the secret of each of them.
-            now_ms: The shared time.
+        ``wanted`` has the id of the secret of each address.
         """
-        if self._shared_addresses:
+        if self.shared_addresses:
             return []
         known = {
             item.address
@@ -217,21 +182,19 @@ class ExecutorRegistry:
             if item.secret_id > SHARED_SECRET
         }
         added = {address for address, secret_id in wanted.items() if secret_id > SHARED_SECRET} - known
-        since_ms = now_ms - self._dead_after_ms - FLUSH_MS
+        since_ms = now_ms - self.dead_after_ms - FLUSH_MS
         return executors.taken_elsewhere(conn, group_id, added, since_ms)
 
     def hear(self, entered: EnteredAddress, now_ms: int) -> None:
         """Take the answer of an address that a person entered for a beat; one that registered there beats itself.
 
-        Raises:
-            NotFoundError: Its group does not exist, or the address is not entered with this secret any more.
-            WireError: No executor may have this address, or one of another group has it.
+        Raises like :meth:`register`, and NotFoundError if the address is not entered with this secret any more.
         """
         key = (entered.group_id, entered.address)
         with self._lock:
             known = self._rows.get(key)
             heard_ms = 0 if known is None else max(known.seen_ms, self._beats.get(key, 0))
-        if known is not None and not known.by_hand and heard_ms > now_ms - self._dead_after_ms:
+        if known is not None and not known.by_hand and heard_ms > now_ms - self.dead_after_ms:
             return
         self.register(self.app_name(entered.group_id), executor_at(entered), now_ms)
 
@@ -241,21 +204,18 @@ class ExecutorRegistry:
             known = self._rows.get((group_id, address))
         if known is None or not known.by_hand:
             return False
-        gone = self._db.transaction(
+        gone = self.db.transaction(
             lambda conn: executors.delete_executor(conn, group_id, address, by_hand=True)
         )
         with self._lock:
-            self._rows.pop((group_id, address), None)
-            self._recent[group_id, address] = None
-            self._beats.pop((group_id, address), None)
+            self._take_out((group_id, address))
         return gone > 0
 
     def follow_entered(self, group_id: int, wanted: Mapping[str, int]) -> None:
         """Call no executor of a group any more that the addresses of the group, as they are now, leave no place for.
 
-        Args:
-            group_id: Whose addresses were just written; other nodes see it with their next look at the rows.
-            wanted: The id of the secret of each of them.
+        They were just written; other nodes see it when they next read the rows. ``wanted`` has the id of the secret of
+        each.
         """
         with self._lock:
             gone = [
@@ -269,9 +229,13 @@ class ExecutorRegistry:
                 )
             ]
             for key in gone:
-                self._rows.pop(key)
-                self._recent[key] = None
-                self._beats.pop(key, None)
+                self._take_out(key)
+
+    def _take_out(self, key: tuple[int, str]) -> None:
+        """Know no executor of this group and address any more; the lock is held."""
+        self._rows.pop(key, None)
+        self._recent[key] = None
+        self._beats.pop(key, None)
 
     def entered(self) -> list[tuple[int, str]]:
         """Return group and address of the executors that are there by hand, live or not."""
@@ -312,7 +276,7 @@ class ExecutorRegistry:
 
     def _live(self, now_ms: int, is_asked: Callable[[tuple[int, str]], bool]) -> list[RegisteredExecutor]:
         """Return the live executors whose group and address are asked for."""
-        oldest_ms = self._heard_until(now_ms) - self._dead_after_ms
+        oldest_ms = self._heard_until(now_ms) - self.dead_after_ms
         with self._lock:
             return [
                 replace(
@@ -324,7 +288,7 @@ class ExecutorRegistry:
                 for key, row in self._rows.items()
                 if is_asked(key)
                 and (seen_ms := max(row.seen_ms, self._beats.get(key, 0))) >= oldest_ms
-                and self._secrets.is_live(row.secret_id)
+                and self.secrets.is_live(row.secret_id)
             ]
 
     @property
@@ -342,19 +306,19 @@ class ExecutorRegistry:
 
     def token(self, executor: RegisteredExecutor) -> str:
         """Return what an executor is called with: the secret last proven at its address, or nothing."""
-        return self._secrets.value(self._proven(executor.group_id, executor.address, executor.secret_id))
+        return self.secrets.value(self._proven(executor.group_id, executor.address, executor.secret_id))
 
     def token_at(self, group_id: int, address: str) -> str:
         """Return what an address is called with: the secret last proven there, or nothing if none was."""
-        return self._secrets.value(self._proven(group_id, address, NO_SECRET))
+        return self.secrets.value(self._proven(group_id, address, NO_SECRET))
 
     def secret_names(self, executor: RegisteredExecutor) -> tuple[str | None, str | None]:
         """Return the names of the secret that an executor is called with, and of another live one proven there."""
         earlier_id = executor.earlier_secret_id
-        if earlier_id is not None and (earlier_id == NO_SECRET or not self._secrets.is_live(earlier_id)):
+        if earlier_id is not None and (earlier_id == NO_SECRET or not self.secrets.is_live(earlier_id)):
             earlier_id = None
         current_id = SHARED_SECRET if executor.secret_id is None else executor.secret_id
-        return self._secrets.name(current_id), self._secrets.name(earlier_id)
+        return self.secrets.name(current_id), self.secrets.name(earlier_id)
 
     def _proven(self, group_id: int, address: str, otherwise: int | None) -> int | None:
         row = self._rows.get((group_id, address))  # asked for each send: a look-up needs no lock
@@ -366,7 +330,7 @@ class ExecutorRegistry:
             return
         if before.secret_id in (None, NO_SECRET, now.secret_id):
             return
-        if not self._secrets.is_live(before.secret_id):
+        if not self.secrets.is_live(before.secret_id):
             return
         # a restart with the next secret changes it once; who changes back are two
         is_odd = before.earlier_secret_id == now.secret_id
@@ -375,8 +339,8 @@ class ExecutorRegistry:
             "executor %s of group %s registered with secret %s, and with %s before, which is live too%s",
             now.address,
             app_name,
-            self._secrets.name(now.secret_id) or "none",
-            self._secrets.name(before.secret_id),
+            self.secrets.name(now.secret_id) or "none",
+            self.secrets.name(before.secret_id),
             ": two executors with different secrets say that they are there" if is_odd else "",
         )
 
@@ -413,29 +377,25 @@ class ExecutorRegistry:
         """Flush beats when it is time, sweep the dead, and see what other processes wrote."""
         if has_come(self._flush_at_ms, now_ms, self._flush_ms):
             self.flush(now_ms)
-            self._flush_at_ms = (
-                now_ms + self._flush_ms
-            )  # not before: a flush that failed is done again at once
-        self._read_rows(now_ms)
+            # not before: a flush that failed is done again at once
+            self._flush_at_ms = now_ms + self._flush_ms
+        self.look(now_ms)
         if now_ms - self._stepped_ms > GAP_MS:
             self._gap_began_ms, self._listens_since_ms = self._stepped_ms, now_ms
         self._stepped_ms = now_ms
         before = self._seen_live or {}
         self._compare({(item.group_id, item.address): item for item in self.all(now_ms)}, now_ms)
         for group_id in {group_id for group_id, _ in (self._seen_live or {}).keys() - before.keys()}:
-            self._on_arrival(group_id)
+            self.on_arrival(group_id)
         return REFRESH_MS
 
     def look(self, now_ms: int) -> None:
-        """See what nodes wrote, and write nothing; for a process that hears no executor itself."""
-        self._read_rows(now_ms)
-
-    def _read_rows(self, now_ms: int) -> None:
+        """See what nodes wrote, and write nothing; enough for a process that hears no executor itself."""
         with self._lock:
             self._recent = {}
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             rows = {(item.group_id, item.address): item for item in self._reader.read(conn)}
-            self._secrets.refresh(conn)  # after the rows: each secret that one of them names is known then
+            self.secrets.refresh(conn)  # after the rows: each secret that one of them names is known then
             known = executors.list_groups(conn, limit=100_000)
         names = {group.app_name: group.id for group in known}
         self.limited_groups = frozenset(group.id for group in known if group.max_running > 0)
@@ -451,7 +411,7 @@ class ExecutorRegistry:
 
     def _compare(self, live: dict[tuple[int, str], RegisteredExecutor], now_ms: int) -> None:
         """Find out who left, died, came back or restarted since the last step."""
-        oldest_ms = now_ms - self._dead_after_ms
+        oldest_ms = now_ms - self.dead_after_ms
         with self._lock:
             before, self._seen_live = self._seen_live, live
             if before is None:
@@ -484,20 +444,20 @@ class ExecutorRegistry:
                 for key, seen_ms in self._beats.items()
                 if (row := self._rows.get(key)) is not None and seen_ms > row.seen_ms
             )
-        oldest_ms = self._heard_until(now_ms) - self._dead_after_ms - FLUSH_MS
+        oldest_ms = self._heard_until(now_ms) - self.dead_after_ms - FLUSH_MS
         if beats:
-            self._db.transaction(lambda conn: executors.update_beats(conn, beats))
+            self.db.transaction(lambda conn: executors.update_beats(conn, beats))
         with self._lock:
             has_dead = any(row.seen_ms < oldest_ms for row in self._rows.values())
         if has_dead:
-            self._db.transaction(lambda conn: executors.sweep_executors(conn, oldest_ms))
+            self.db.transaction(lambda conn: executors.sweep_executors(conn, oldest_ms))
 
     def _group_id(self, app_name: str) -> int:
         with self._lock:
             known = self._groups.get(app_name)
         if known is not None:
             return known
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             group = executors.find_group(conn, app_name)
         if group is None:
             raise NotFoundError("group", app_name)
@@ -547,21 +507,3 @@ def _name(holder: Holder) -> tuple[int, str]:
 def _is_moved(row: RegisteredExecutor, now: RegisteredExecutor) -> bool:
     """Return whether a row is where an instance lived before."""
     return bool(now.instance) and (row.group_id, row.instance) == (now.group_id, now.instance)
-
-
-def _same(known: RegisteredExecutor, facts: RegisteredExecutor) -> bool:
-    def identity(item: RegisteredExecutor) -> Sequence[object]:
-        return (
-            item.registered_as,
-            item.kind,
-            item.generation,
-            item.instance,
-            item.boot,
-            item.labels,
-            item.secret_id,
-            item.by_hand,
-            item.release,
-            item.declared,
-        )
-
-    return identity(known) == identity(facts)

@@ -6,6 +6,7 @@ import hmac
 import logging
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from xwheel.clock import Clock
@@ -23,13 +24,13 @@ logger = logging.getLogger(__name__)
 
 FRESH_MS: Final = 1000
 EXTRA_READS: Final = 5
+# between two reads of fresh secrets for callers that are not known, once as many as that came at the same time
 EXTRA_MS: Final = 200
-"""Between two reads of fresh secrets for callers that are not known, once as many as that came at the same time."""
-
 SHARED_NAME: Final = "shared"
 EXECUTOR_TOKEN: Final = "executor_token"  # noqa: S105 - a setting's name, not the secret
 
 
+@dataclass(eq=False, repr=False)
 class ExecutorSecrets:
     """The executor secrets of all groups and the token that all executors share.
 
@@ -39,24 +40,18 @@ class ExecutorSecrets:
     Thread-safety: every method may be called from any thread. One lock guards the copies and is never held while the
     database is asked.
 
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        shared: The token that all executors share.
-        keys: What secrets are sealed under.
-
-    Raises:
-        ConfigError: The shared token is empty, so that everybody would have it.
+    Raises ConfigError if the shared token is empty, so that everybody would have it.
     """
 
-    def __init__(self, db: Database, clock: Clock, shared: str, keys: KeyRing) -> None:
-        if not shared:
+    db: Database
+    clock: Clock
+    shared: str  # the token that all executors share
+    keys: KeyRing
+
+    def __post_init__(self) -> None:
+        if not self.shared:
             raise ConfigError("the executor API needs a token")
-        self.keys = keys
-        self._db = db
-        self._clock = clock
-        self._shared = shared
-        self._shared_digest = digest_token(shared)
+        self._shared_digest = digest_token(self.shared)
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         self._known: Mapping[int, StoredSecret] = {}
@@ -79,7 +74,7 @@ class ExecutorSecrets:
         return found
 
     def _find(self, digest: bytes) -> tuple[int, StoredSecret | None] | None:
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         found: list[tuple[int, StoredSecret | None]] = []
         if hmac.compare_digest(self._shared_digest, digest):
             found.append((SHARED_SECRET, None))
@@ -93,13 +88,12 @@ class ExecutorSecrets:
     def value(self, secret_id: int | None) -> str:
         """Return what an executor is sent that registered with this secret; nothing if it expired or is not known.
 
-        Args:
-            secret_id: As an executor's row has it. None, from a node of an older version, stands for the shared one.
+        None, from a node of an older version, stands for the shared one.
         """
         if secret_id is None or secret_id == SHARED_SECRET:
-            return self._shared
+            return self.shared
         secret = self._known.get(secret_id)
-        if secret is None or not secret.is_live(self._clock.now_ms()):
+        if secret is None or not secret.is_live(self.clock.now_ms()):
             return ""
         return self._values.get(secret_id, "")
 
@@ -108,7 +102,7 @@ class ExecutorSecrets:
         if secret_id is None or secret_id in (SHARED_SECRET, NO_SECRET):
             return True
         secret = self._known.get(secret_id)
-        return secret is not None and secret.is_live(self._clock.now_ms())
+        return secret is not None and secret.is_live(self.clock.now_ms())
 
     def name(self, secret_id: int | None) -> str | None:
         """Return what people call a secret; None for none, and for one that was deleted."""
@@ -119,7 +113,7 @@ class ExecutorSecrets:
 
     def look(self) -> None:
         """Read the secrets now; for who changed them here and need not wait for the loop."""
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             self.refresh(conn)
 
     def refresh(self, conn: Connection) -> None:
@@ -129,7 +123,7 @@ class ExecutorSecrets:
         with self._lock:
             self._values = values
             self._known = {row.id: row for row in rows}
-            self._read_ms = self._clock.monotonic_ms()
+            self._read_ms = self.clock.monotonic_ms()
 
     def _read_again(self) -> bool:
         """Read the secrets, unless strangers had that done too often; return whether they may be others now."""
@@ -144,7 +138,7 @@ class ExecutorSecrets:
 
     def _may_read_more(self) -> bool:
         """Return whether secrets that were read within the second may be read again, and count it."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         due_ms = max(self._extra_ms, now_ms)
         if due_ms > now_ms + (EXTRA_READS - 1) * EXTRA_MS:
             return False
@@ -153,7 +147,7 @@ class ExecutorSecrets:
 
     def _is_fresh(self) -> bool:
         with self._lock:
-            return self._read_ms is not None and self._clock.monotonic_ms() - self._read_ms < FRESH_MS
+            return self._read_ms is not None and self.clock.monotonic_ms() - self._read_ms < FRESH_MS
 
     def _value_of(self, row: StoredSecret) -> str:
         before = self._known.get(row.id)
@@ -170,8 +164,7 @@ class ExecutorSecrets:
 def find_executor_token(config: Config, db: Database) -> str | None:
     """Return the token that all executors share: the configured one, or what the first node made; None before that.
 
-    Raises:
-        ConfigError: It is well known or too short.
+    Raises ConfigError if it is well known or too short.
     """
     if config.api.executor_token is not None:
         return check_secret("api.executor_token", config.api.executor_token.get_secret_value())

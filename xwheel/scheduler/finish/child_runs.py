@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from xwheel.model import ChildLink, Job, JoinMode, Origin, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import ChildLink, Job, JoinMode, Origin, Run, RunReason, RunState
 from xwheel.scheduler.finish.template import MAX_DEPTH, Success, TemplateError, render, succeeded
 from xwheel.scheduler.records import new_run
 from xwheel.storage import jobs, runs
@@ -24,15 +23,10 @@ logger = logging.getLogger(__name__)
 
 
 class Family(NamedTuple):
-    """The links that matter to a batch of outcomes.
+    """The links that matter to a batch of outcomes."""
 
-    Attributes:
-        links: From the jobs of the batch to their jobs.
-        parents: How many parents each joining child has in all, by child.
-    """
-
-    links: Sequence[ChildLink]
-    parents: Mapping[int, frozenset[int]]
+    links: Sequence[ChildLink]  # from the jobs of the batch to their jobs
+    parents: Mapping[int, frozenset[int]]  # how many parents each joining child has in all, by child
 
 
 def family_of(conn: Connection, job_ids: Collection[int]) -> Family:
@@ -57,13 +51,7 @@ def plan_children(
 ) -> list[Run]:
     """Return the child runs of fires that have just ended, without ids; those that exist are left out.
 
-    Args:
-        conn: The outcome's transaction.
-        closed: Root ids without an open run.
-        family: The links.
-        owners: Parents and children by id, locked; deleted ones are missing.
-        now_ms: The shared time.
-        max_param_bytes: What a parameter may have, as UTF-8.
+    ``closed`` are root ids without an open run; ``owners`` are parents and children, locked, without deleted ones.
     """
     draft = partial(_draft, now_ms=now_ms, max_param_bytes=max_param_bytes)
     successes = _successes(conn, closed, owners)
@@ -104,11 +92,7 @@ def _joins(child: Job, family: Family) -> bool:
 
 
 def _arrive(
-    conn: Connection,
-    successes: Sequence[Success],
-    family: Family,
-    owners: Mapping[int, Job],
-    now_ms: int,
+    conn: Connection, successes: Sequence[Success], family: Family, owners: Mapping[int, Job], now_ms: int
 ) -> dict[tuple[int, int], dict[int, int]]:
     """Note which parents came to which join; return ``(child, chain)`` to parent to root, the new ones among them."""
     coming = [
@@ -135,9 +119,7 @@ def _arrive(
 
 
 def _partners(
-    conn: Connection,
-    arrivals: Mapping[tuple[int, int], Mapping[int, int]],
-    owners: Mapping[int, Job],
+    conn: Connection, arrivals: Mapping[tuple[int, int], Mapping[int, int]], owners: Mapping[int, Job]
 ) -> dict[int, Success]:
     """Return the successes behind arrivals by root id; their jobs need not be locked, they have ended."""
     roots = {root for place in arrivals.values() for root in place.values()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
@@ -11,9 +12,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.model import FINAL_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunState
+from xwheel.model import FINAL_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunReason, RunState
 from xwheel.model.jobs import MAX_PARAM_BYTES
-from xwheel.model.reasons import RunReason
 from xwheel.scheduler.finish.child_runs import Family, family_of, plan_children
 from xwheel.scheduler.finish.retry import decide_retry
 from xwheel.scheduler.observers import Noted, Observers
@@ -28,15 +28,14 @@ from xwheel.storage.run_ids import IdsShortError, RunIds
 logger = logging.getLogger(__name__)
 
 BATCH = 500
-UNKNOWN_COMMITS = 3
-"""How often a connection may break at COMMIT before the executor must deliver again."""
-
-CHILDREN = 2000
-"""Child runs planned in one transaction, unless a single outcome calls for more."""
-
+UNKNOWN_COMMITS = 3  # how often a connection may break at COMMIT before the executor must deliver again
+CHILDREN = 2000  # child runs planned in one transaction, unless a single outcome calls for more
 MESSAGE_LENGTH = 15_000
 ERROR_LENGTH = 512
 FAILURES = FINAL_STATES - {RunState.SUCCEEDED}
+
+# called in each transaction that closes runs, with these runs as they were
+Also = Callable[[Connection, Sequence[Run]], None] | None
 
 
 class OutcomeStatus(StrEnum):
@@ -57,22 +56,16 @@ class _Done(NamedTuple):
     def and_then(self, other: _Done) -> _Done:
         """Return both together."""
         return _Done(
-            {**self.statuses, **other.statuses},
-            self.planned + other.planned,
-            [*self.noted, *other.noted],
+            {**self.statuses, **other.statuses}, self.planned + other.planned, [*self.noted, *other.noted]
         )
 
 
 class _UnaskedError(Exception):
-    """Fires end for which the next one was not asked for yet, or under another revision; the work is given up.
-
-    Attributes:
-        jobs: The jobs whose schedule must be asked.
-    """
+    """Fires end for which the next one was not asked for yet, or under another revision; the work is given up."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         super().__init__()
-        self.jobs = jobs
+        self.jobs = jobs  # the jobs whose schedule must be asked
 
 
 class _Next(NamedTuple):
@@ -87,56 +80,28 @@ class _TooManyError(Exception):
     """A batch sets more in motion than one transaction should hold; it is given up and halved."""
 
 
+@dataclass(eq=False, repr=False)
 class Finisher:
-    """Closes runs. Outcomes are in the database when :meth:`finish` returns.
+    """Closes runs. Outcomes are in the database when :meth:`finish` returns."""
 
-    Args:
-        db: The database.
-        run_ids: Source of run ids for what follows.
-        clock: Where time comes from.
-        timetable: When jobs fire next whose fires wait for the end of the last one.
-        observers: Write rows of plugins with it.
-        wake: Called when something was planned, so that it is adopted at once.
-        on_finished: Gets the ids of runs once their ends are committed.
-        max_param_bytes: What the parameter of a child run may have, as UTF-8.
-    """
+    db: Database
+    run_ids: RunIds
+    clock: Clock
+    timetable: Timetable
+    observers: Observers
+    wake: Callable[[], None]  # called when something was planned, so that it is adopted at once
+    on_finished: Callable[[Iterable[int]], None]  # gets the ids of runs once their ends are committed
+    _: KW_ONLY
+    max_param_bytes: int = MAX_PARAM_BYTES  # what the parameter of a child run may have, as UTF-8
 
-    def __init__(
-        self,
-        db: Database,
-        run_ids: RunIds,
-        clock: Clock,
-        timetable: Timetable,
-        observers: Observers,
-        wake: Callable[[], None],
-        on_finished: Callable[[Iterable[int]], None],
-        *,
-        max_param_bytes: int = MAX_PARAM_BYTES,
-    ) -> None:
-        self._db = db
-        self._run_ids = run_ids
-        self._clock = clock
-        self._timetable = timetable
-        self._observers = observers
-        self._wake = wake
-        self._on_finished = on_finished
-        self._max_param_bytes = max_param_bytes
+    def __post_init__(self) -> None:
         self._has_delays = False
 
-    def finish(
-        self, outcomes: Sequence[Outcome], *, also: Callable[[Connection, Sequence[Run]], None] | None = None
-    ) -> dict[int, OutcomeStatus]:
+    def finish(self, outcomes: Sequence[Outcome], *, also: Also = None) -> dict[int, OutcomeStatus]:
         """Close runs and plan what follows, at most 500 a transaction, in id order.
 
-        A repeated id in one call counts once, the first wins. A final state is final, except that an outcome
-        corrects ``lost``.
-
-        Args:
-            outcomes: How runs ended.
-            also: Called in each transaction, with the runs that it closes as they were.
-
-        Returns:
-            What became of each run id.
+        A repeated id in one call counts once, the first wins. A final state is final, except that an outcome corrects
+        ``lost``.
         """
         unique: dict[int, Outcome] = {}
         for outcome in outcomes:
@@ -146,25 +111,23 @@ class Finisher:
             done = self._finish_part(part, also)
             statuses.update(done.statuses)
             if done.planned:
-                self._wake()
-            self._observers.committed(done.noted)
-        self._on_finished(statuses)
+                self.wake()
+            self.observers.committed(done.noted)
+        self.on_finished(statuses)
         return statuses
 
-    def _finish_part(
-        self, part: Sequence[Outcome], also: Callable[[Connection, Sequence[Run]], None] | None
-    ) -> _Done:
+    def _finish_part(self, part: Sequence[Outcome], also: Also) -> _Done:
         """Close a batch in one transaction, or in halves; what follows is known only inside: it may be done again."""
         needed = len(part)
         unknown = 0
         # one end for the row and for a delay that counts from it, whatever the transaction has to wait for
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         # schedules are asked before the transaction; which, is known only inside until a job with a delay was seen
         asked = self._ask(self._awaiting(part), now_ms) if self._has_delays else {}
         while True:
-            self._run_ids.ensure(needed)
+            self.run_ids.ensure(needed)
             try:
-                return self._db.transaction(
+                return self.db.transaction(
                     partial(self._finish, outcomes=part, asked=asked, also=also, now_ms=now_ms)
                 )
             except _UnaskedError as unasked:
@@ -185,7 +148,7 @@ class Finisher:
 
     def _awaiting(self, part: Sequence[Outcome]) -> list[Job]:
         """Return the jobs whose next fire these outcomes may set, as they stand now."""
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             endings = jobs.list_follow_ups(conn, [outcome.run_id for outcome in part])
             waiting = {ending.job_id for ending in endings if ending.is_awaited}
             return list(jobs.get_jobs(conn, waiting, deleted=False).values()) if waiting else []
@@ -195,7 +158,7 @@ class Finisher:
         asked: dict[int, _Next] = {}
         for job in awaiting:
             try:
-                next_ms, error = self._timetable.next_fire(job, now_ms), ""
+                next_ms, error = self.timetable.next_fire(job, now_ms), ""
             except Exception as failure:  # whatever it raises stops this job only
                 next_ms, error = None, str(failure)[:ERROR_LENGTH] or type(failure).__name__
             asked[job.id] = _Next(job.revision, next_ms, error)
@@ -206,7 +169,7 @@ class Finisher:
         conn: Connection,
         outcomes: Sequence[Outcome],
         asked: Mapping[int, _Next],
-        also: Callable[[Connection, Sequence[Run]], None] | None,
+        also: Also,
         now_ms: int,
     ) -> _Done:
         ids = [outcome.run_id for outcome in outcomes]
@@ -230,8 +193,7 @@ class Finisher:
                 closing.append((run, _corrected(run, outcome)))
         runs.update_finished(conn, [_row(outcome, now_ms) for _, outcome in closing])
         changes.note(
-            conn,
-            (changes.change(run, end.state, now_ms, end.reason, end.message) for run, end in closing),
+            conn, (changes.change(run, end.state, now_ms, end.reason, end.message) for run, end in closing)
         )
         self._withdraw(conn, [run for run, _ in closing if run.state is RunState.LOST], now_ms)
         retries = self._retries(conn, closing, now_ms)
@@ -240,7 +202,7 @@ class Finisher:
         roots = {run.root_id for run, _ in closing if run.job_id in parents}
         still_open = runs.find_open_roots(conn, roots | awaited) if roots or awaited else set()
         drafts = plan_children(
-            conn, roots - still_open, family, owners, now_ms, max_param_bytes=self._max_param_bytes
+            conn, roots - still_open, family, owners, now_ms, max_param_bytes=self.max_param_bytes
         )
         if len(drafts) > CHILDREN and len(outcomes) > 1:
             raise _TooManyError
@@ -250,7 +212,7 @@ class Finisher:
         unasked = [job for job in ended if job.id not in asked or asked[job.id].revision != job.revision]
         if unasked:
             raise _UnaskedError(unasked)
-        noted = self._observers.record(
+        noted = self.observers.record(
             conn,
             now_ms,
             ended=closing,
@@ -296,7 +258,7 @@ class Finisher:
 
     def _numbered(self, drafts: Sequence[Run], *, roots_too: bool = False) -> list[Run]:
         """Give ids to runs; with ``roots_too`` each of them is the first of its fire."""
-        ids = self._run_ids.take(len(drafts))
+        ids = self.run_ids.take(len(drafts))
         if roots_too:
             return [replace(run, id=new, root_id=new) for run, new in zip(drafts, ids, strict=True)]
         return [replace(run, id=new) for run, new in zip(drafts, ids, strict=True)]
@@ -306,8 +268,7 @@ class Finisher:
     ) -> list[tuple[Job, str]]:
         """Set the next fire of jobs whose awaited fire has no open run left; any final state counts.
 
-        Returns:
-            The jobs that are stopped because their schedule fails, with the error.
+        Returns the jobs that are stopped because their schedule fails, with the error.
         """
         cursors: list[jobs.JobCursor] = []
         stops: list[tuple[Job, str]] = []

@@ -7,14 +7,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from xwheel.model import DeliveryPolicy, Job, Origin, RetryBackoff, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import DeliveryPolicy, Job, Origin, RetryBackoff, Run, RunReason, RunState
 
 RETRYABLE: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.REFUSED})
 
 LONGEST_MS: Final = 86_400_000
+# attempts after which going on with the next executor, or with the same one later, has to end
 MOST_OVER: Final = 16
-"""Attempts after which going on with the next executor, or with the same one later, has to end."""
 
 
 def decide_retry(
@@ -29,17 +28,9 @@ def decide_retry(
 ) -> Run | None:
     """Return the next attempt of a run, without an id, or None.
 
-    What was asked to be killed is not tried again, however it ended.
-
-    Args:
-        run: The run that ends, as it stood before.
-        state: Its final state.
-        job: Its job; None if it was deleted.
-        now_ms: The shared time.
-        root_origin: Why the first run of this fire existed: retries of scheduled fires stop with their job, retries
-            of what a person asked for do not.
-        reason: Why it ended so.
-        recovered: This shard of the fire has had its recovery run.
+    What was asked to be killed is not tried again, however it ended. ``run`` is as it stood before, ``job`` None if it
+    was deleted. Retries of scheduled fires stop with their job; those of what a person asked for, as ``root_origin``
+    says, do not. ``recovered`` says that this shard has had its recovery run.
     """
     if job is None or run.kill_requested or (not job.enabled and root_origin is Origin.SCHEDULE):
         return None

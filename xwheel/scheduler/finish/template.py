@@ -26,17 +26,11 @@ _RESULT_OF = re.compile(r"result\.([1-9][0-9]{0,15})\Z")
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """A fire whose every shard succeeded.
+    """A fire whose every shard succeeded."""
 
-    Attributes:
-        first: The root run: what it was planned with counts.
-        results: The shards' messages by index.
-        param: The parameter that the handlers got.
-    """
-
-    first: Run
-    results: Sequence[str]
-    param: str
+    first: Run  # the root run: what it was planned with counts
+    results: Sequence[str]  # the shards' messages by index
+    param: str  # the parameter that the handlers got
 
     @property
     def result(self) -> str:
@@ -54,11 +48,8 @@ def succeeded(runs: Sequence[Run], param: str) -> Success | None:
     """Return the success of a fire, or None.
 
     A shard succeeded if one of its attempts did: a retry that was withdrawn, or a recovery of a run that was not lost
-    after all, takes nothing back.
-
-    Args:
-        runs: All runs of the root, every shard and attempt; none is open.
-        param: The parameter of the job, for runs that have none of their own.
+    after all, takes nothing back. ``runs`` are all of the root, every shard and attempt, none open; ``param`` is for
+    those that have none of their own.
     """
     by_shard: dict[int, Run] = {}
     for run in sorted(runs, key=lambda run: (run.attempt, run.id)):
@@ -74,12 +65,8 @@ def succeeded(runs: Sequence[Run], param: str) -> Success | None:
 def check_template(text: str, parents: Sequence[int] = ()) -> None:
     """Refuse a template that names what is not there.
 
-    Args:
-        text: The template.
-        parents: Jobs whose result may be named; none to let every job pass.
-
-    Raises:
-        FieldError: Names the field ``param`` and the known names.
+    Only results of ``parents`` may be named, or, without any, of every job. Raises FieldError, which names the field
+    ``param`` and the known names.
     """
     names = ", ".join(f"${{{name}}}" for name in (*NAMES, "result.JOB"))
     known = f"known: {names}, each also as ${{name:json}}; $$ is a dollar"
@@ -101,14 +88,8 @@ def render(
 ) -> str:
     """Fill a template.
 
-    Args:
-        text: The template.
-        success: The fire that ended last.
-        others: For a join, the success of each parent by its job id.
-        max_bytes: What the parameter may have, as UTF-8.
-
-    Raises:
-        TemplateError: A result or the whole is too long, or a parent did not run in this chain.
+    For a join, ``others`` is the success of each parent by its job id. Raises TemplateError if a result or the whole is
+    too long, or a parent did not run in this chain.
     """
 
     def fill(match: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from xwheel.model import GlueVersion, RunState
 from xwheel.scheduler.finish.finish import Finisher
@@ -21,55 +22,30 @@ from xwheel.storage.database.engine import Database
 BEAN = "BEAN"
 
 
+@dataclass(eq=False, repr=False)
 class Firing:
-    """Turns due runs into requests. Everything here runs on the tick thread.
+    """Turns due runs into requests. Everything here runs on the tick thread."""
 
-    Args:
-        db: The database.
-        route: Reads due runs and chooses who gets them.
-        sources: Finds the sources of script jobs; never asked about others.
-        pool: Places for requests.
-        body_limits: How many bytes a request may have.
-        limits: Knows which runs a limit or a cluster-wide block strategy holds back.
-        deferred: Takes due runs that may not go yet.
-        fence: Writes down who gets which run.
-        lanes: Take parcels that have a place.
-        finisher: Closes runs that will never go.
-        job_cache: Jobs that need not be read.
-    """
-
-    def __init__(
-        self,
-        db: Database,
-        route: Callable[[Sequence[Queued], int], Batch],
-        sources: Sources,
-        pool: TriggerPool,
-        body_limits: BodyLimits,
-        limits: RunLimits,
-        deferred: DeferredRuns,
-        fence: Fence,
-        lanes: Lanes,
-        finisher: Finisher,
-        job_cache: JobCache,
-    ) -> None:
-        self._db = db
-        self._route = route
-        self._sources = sources
-        self._pool = pool
-        self._body_limits = body_limits
-        self._limits = limits
-        self._deferred = deferred
-        self._fence = fence
-        self._lanes = lanes
-        self._finisher = finisher
-        self._job_cache = job_cache
+    db: Database
+    route: Callable[
+        [Sequence[Queued], int], Batch
+    ]  # reads due runs and chooses who gets them: DueRouting.route
+    sources: Sources  # finds the sources of script jobs; never asked about others
+    pool: TriggerPool
+    body_limits: BodyLimits
+    limits: RunLimits
+    deferred: DeferredRuns
+    fence: Fence
+    lanes: Lanes
+    finisher: Finisher  # closes runs that will never go
+    job_cache: JobCache
 
     def fire(self, queued: Sequence[Queued], now_ms: int) -> set[int]:
         """Send what can be sent now, defer what may not go; return the ids of runs that must wait for a place."""
-        batch = self._route(queued, now_ms)
-        placing = Placing(self._pool, self._body_limits, self._load_sources(batch))
-        lanes = self._pool.choose({item.job.id for item in batch.routed})
-        special = {item.run.id for item in self._limits.concerns(batch.routed)}
+        batch = self.route(queued, now_ms)
+        placing = Placing(self.pool, self.body_limits, self._load_sources(batch))
+        lanes = self.pool.choose({item.job.id for item in batch.routed})
+        special = {item.run.id for item in self.limits.concerns(batch.routed)}
         placed: list[Routed] = []
         for item in batch.routed:
             if special and item.run.id in special:
@@ -81,18 +57,18 @@ class Firing:
         if special:
             placed += self._place_special(batch, special, placing, lanes)
         try:
-            fenced = self._fence.pass_through(placed, now_ms)
+            fenced = self.fence.pass_through(placed, now_ms)
         except Exception:
             placing.give_back_all()
             raise
         if special:
-            self._deferred.watch([shard for shard in fenced.shards if shard.run.id in special])
+            self.deferred.watch([shard for shard in fenced.shards if shard.run.id in special])
         for parcel in placing.fill(fenced.shards, lanes):
-            self._lanes.send(parcel)
+            self.lanes.send(parcel)
         self._settle(batch, fenced, now_ms)
         for item in placed if fenced.changed else ():
             if item.run.id in fenced.changed:
-                self._job_cache.jobs.pop(item.job.id, None)  # the next try reads it again
+                self.job_cache.jobs.pop(item.job.id, None)  # the next try reads it again
         return batch.waiting | fenced.changed
 
     def _load_sources(self, batch: Batch) -> Mapping[int, GlueVersion]:
@@ -100,11 +76,11 @@ class Firing:
         scripts = {item.job.id: item.job for item in batch.routed if item.job.glue_type != BEAN}
         if not scripts:
             return {}
-        found, left_out = self._sources.find(scripts.values())
+        found, left_out = self.sources.find(scripts.values())
         refusals = {
             job.id: why
             for job in scripts.values()
-            if job.id not in left_out and (why := self._sources.refusal(job, found.get(job.id)))
+            if job.id not in left_out and (why := self.sources.refusal(job, found.get(job.id)))
         }
         for item in batch.routed:
             if why := refusals.get(item.job.id):
@@ -126,8 +102,8 @@ class Firing:
             key=lambda item: (item.run.due_ms, item.run.id),
         )
         for item in ordered:
-            queue = self._limits.queue_of(item)
-            line = self._limits.line_of(item.job)
+            queue = self.limits.queue_of(item)
+            line = self.limits.line_of(item.job)
             if queue is not None:
                 batch.deferred.append(Deferred(item.run, queue))
             elif line in short or not placing.admit(item, lanes[item.job.id]):
@@ -141,9 +117,9 @@ class Firing:
         """Defer and close what does not go."""
         closed = batch.closed + fenced.closed
         if batch.deferred or fenced.deferred:
-            self._deferred.defer(batch.deferred + fenced.deferred, now_ms)
+            self.deferred.defer(batch.deferred + fenced.deferred, now_ms)
         if fenced.kills:
-            self._db.transaction(lambda conn: open_runs.request_kills(conn, fenced.kills, now_ms))
+            self.db.transaction(lambda conn: open_runs.request_kills(conn, fenced.kills, now_ms))
         if closed:
-            self._deferred.forget(outcome.run_id for outcome in closed)
-            self._finisher.finish(closed)
+            self.deferred.forget(outcome.run_id for outcome in closed)
+            self.finisher.finish(closed)

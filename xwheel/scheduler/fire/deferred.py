@@ -53,7 +53,6 @@ class DeferredRuns:
     they ask dicts and append to deques. Everything else belongs to the tick thread.
 
     Args:
-        wake: Ends the tick thread's wait.
         limit: Runs kept; of a line that does not fit, the newest stay rows and are found again by reconciling.
     """
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 from msgspec.structs import replace
 
-from xwheel.model import Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import Run, RunReason, RunState
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.fire.limits import RunLimits
 from xwheel.scheduler.observers import Noted, Observers
@@ -21,66 +21,48 @@ from xwheel.storage.run_ids import RunIds
 
 logger = logging.getLogger(__name__)
 
+# how much longer the sends of a broadcast may take for each of its shards, since they wait for one another
 SHARD_MS = 10
-"""How much longer the sends of a broadcast may take for each of its shards, since they wait for one another."""
 
 
+@dataclass(eq=False, repr=False)
 class Fence:
     """Writes who gets which run.
 
     Stopped, edited and taken-over runs fall out here. A run for several executors becomes shard 0, and the other
     shards are inserted next to it. A connection that breaks at COMMIT leaves open whether it took effect: the rows are
     read, and what is there is sent, once.
-
-    Args:
-        db: The database.
-        lease: Our partitions.
-        limits: Decides about runs of groups with a limit and of jobs that block for the whole cluster.
-        run_ids: Source of run ids for the other shards.
-        observers: Write rows of plugins with what is sent.
-        answer_ms: How long after the fence a send must have ended.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        lease: Lease,
-        limits: RunLimits,
-        run_ids: RunIds,
-        observers: Observers,
-        *,
-        answer_ms: int,
-    ) -> None:
-        self._db = db
-        self._lease = lease
-        self._limits = limits
-        self._run_ids = run_ids
-        self._observers = observers
-        self._answer_ms = answer_ms
+    db: Database
+    lease: Lease
+    limits: RunLimits
+    run_ids: RunIds
+    observers: Observers
+    _: KW_ONLY
+    answer_ms: int  # how long after the fence a send must have ended
 
     def pass_through(self, routed: Sequence[Routed], now_ms: int) -> Batch:
         """Fence runs that have a place; return what became of them.
 
-        Args:
-            routed: Runs with their jobs as they were read; one whose job changed since comes back as changed.
-            now_ms: The shared time.
+        They come with their jobs as they were read; one whose job changed since comes back as changed.
         """
         if not routed:
             return Batch()
-        self._run_ids.ensure(sum(len(item.executors) - 1 for item in routed))
+        self.run_ids.ensure(sum(len(item.executors) - 1 for item in routed))
         written = Batch()
         noted: Noted = ()
 
         def work(conn: Connection) -> Batch:
             nonlocal written, noted
             written = self._fence(conn, routed, now_ms)
-            noted = self._observers.record_dispatched(conn, now_ms, written.shards)
+            noted = self.observers.record_dispatched(conn, now_ms, written.shards)
             return written
 
         try:
-            batch = self._db.transaction(work)
+            batch = self.db.transaction(work)
         except CommitUnknownError as error:
-            kept = self._db.transaction(lambda conn: self._recall(conn, written))
+            kept = self.db.transaction(lambda conn: self._recall(conn, written))
             logger.warning(
                 "the fence of %d runs, first %d, was %s: %s",
                 len(routed),
@@ -88,14 +70,14 @@ class Fence:
                 "not committed and is done again" if kept is None else "committed",
                 error,
             )
-            batch = self._db.transaction(work) if kept is None else kept
-        self._observers.committed(noted)
+            batch = self.db.transaction(work) if kept is None else kept
+        self.observers.committed(noted)
         return batch
 
     def _fence(self, conn: Connection, routed: Sequence[Routed], now_ms: int) -> Batch:
-        epochs = self._lease.lock(conn)
-        special = self._limits.concerns(routed)
-        limits = self._limits.lock(conn, special) if special else {}
+        epochs = self.lease.lock(conn)
+        special = self.limits.concerns(routed)
+        limits = self.limits.lock(conn, special) if special else {}
         planned = runs.lock_planned(conn, [item.run.id for item in routed])
         result = Batch()
         ready: list[Routed] = []
@@ -113,10 +95,10 @@ class Fence:
         if special:
             ids = {item.run.id for item in special}
             asked = [item for item in ready if item.run.id in ids]
-            passed = {item.run.id for item in self._limits.decide(conn, asked, limits, result)}
+            passed = {item.run.id for item in self.limits.decide(conn, asked, limits, result)}
             ready = [item for item in ready if item.run.id not in ids or item.run.id in passed]
         widest = max((len(item.executors) for item in ready), default=1)
-        check_ms = now_ms + self._answer_ms + SHARD_MS * (widest - 1)
+        check_ms = now_ms + self.answer_ms + SHARD_MS * (widest - 1)
         for item in ready:
             result.shards.extend(self._expand(item, now_ms, check_ms))
         locked = [shard for shard in result.shards if shard.run.id in planned]
@@ -143,7 +125,7 @@ class Fence:
 
         Waits for a COMMIT that is still under way: only its transaction has these rows locked for long.
         """
-        epochs = self._lease.lock(conn)
+        epochs = self.lease.lock(conn)
         rows = runs.lock_runs(conn, [shard.run.id for shard in written.shards])
         there = [shard for shard in written.shards if _is_written(shard.run, rows.get(shard.run.id))]
         if written.shards and not there:
@@ -155,7 +137,7 @@ class Fence:
     def _expand(self, item: Routed, now_ms: int, check_ms: int) -> Iterator[Shard]:
         """Yield one dispatching row for each executor; a retried shard keeps its index and total."""
         total = len(item.executors) if len(item.executors) > 1 else item.run.shard_total
-        ids = [item.run.id, *self._run_ids.take(len(item.executors) - 1)]
+        ids = [item.run.id, *self.run_ids.take(len(item.executors) - 1)]
         for index, executor in enumerate(item.executors):
             run = replace(
                 item.run,

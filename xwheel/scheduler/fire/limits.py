@@ -7,9 +7,9 @@ for the block strategy; a group's runs belong to all nodes, so its row is locked
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from xwheel.model import BlockScope, BlockStrategy, Job, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import BlockScope, BlockStrategy, Job, Run, RunReason, RunState
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.records import Batch, Deferred, Line, Routed
@@ -19,12 +19,7 @@ from xwheel.storage.open_runs import SentRun
 
 
 class RunLimits:
-    """Asks the database what is open and decides what may go; tick thread only.
-
-    Args:
-        registry: Knows the groups that have a limit.
-        deferred: The runs that wait already.
-    """
+    """Asks the database what is open and decides what may go; tick thread only."""
 
     def __init__(self, registry: ExecutorRegistry, deferred: DeferredRuns) -> None:
         self._registry = registry
@@ -85,13 +80,8 @@ def decide(
 ) -> list[Routed]:
     """Return what may go, oldest due first; what may not is noted in the batch.
 
-    Args:
-        items: Routed runs.
-        limits: Group to how many of its runs may be open, for groups with a limit.
-        counts: Group to how many are open.
-        opened: The open runs of all jobs here that block for the whole cluster.
-        deferred: The runs that wait already; an older one there goes first.
-        batch: Gets what must wait, what will never go, and what is killed for it.
+    ``limits`` and ``counts`` are, by group, how many of its runs may be open and how many are; ``opened`` are the open
+    runs of all jobs here that block for the whole cluster. An older run that is deferred already goes first.
     """
     draft = _Draft(limits, counts, opened, deferred, batch)
     ordered = sorted(items, key=lambda item: (item.run.due_ms, item.run.id))
@@ -102,25 +92,22 @@ def decide(
     return [item for item in ordered if draft.may_go(item, newest.get(item.job.id))]
 
 
+@dataclass(eq=False, repr=False)
 class _Draft:
     """One decision while it is being made."""
 
-    def __init__(
-        self,
-        limits: Mapping[int, int],
-        counts: Mapping[int, int],
-        opened: Sequence[SentRun],
-        deferred: DeferredRuns,
-        batch: Batch,
-    ) -> None:
-        self._batch = batch
-        self._limits = limits
-        self._room = {group: limit - counts.get(group, 0) for group, limit in limits.items()}
-        self._deferred = deferred
+    limits: Mapping[int, int]
+    counts: Mapping[int, int]
+    opened: Sequence[SentRun]
+    deferred: DeferredRuns
+    batch: Batch
+
+    def __post_init__(self) -> None:
+        self._room = {group: limit - self.counts.get(group, 0) for group, limit in self.limits.items()}
         self._full: set[int] = set()
         self._covered: set[int] = set()
         self._open: dict[int, dict[int, list[SentRun]]] = {}
-        for item in opened:
+        for item in self.opened:
             self._open.setdefault(item.job_id, {}).setdefault(item.root_id, []).append(item)
 
     def may_go(self, item: Routed, newest: Run | None) -> bool:
@@ -140,43 +127,43 @@ class _Draft:
         if _covers(job) and newest is not None:
             return self._covers(run, newest, roots)
         if not roots:
-            is_behind = self._deferred.is_behind(Line("job", job.id), run)
+            is_behind = self.deferred.is_behind(Line("job", job.id), run)
         elif job.block_strategy == BlockStrategy.DISCARD_LATER:
-            self._batch.close(
+            self.batch.close(
                 run, RunState.SKIPPED, RunReason.BLOCKED, f"run {_first(roots)} of job {job.id} is open"
             )
             return True
         else:
             is_behind = True
         if is_behind:
-            self._batch.deferred.append(Deferred(run, Line("job", job.id)))
+            self.batch.deferred.append(Deferred(run, Line("job", job.id)))
         return is_behind
 
     def _covers(self, run: Run, newest: Run, roots: Mapping[int, Sequence[SentRun]]) -> bool:
         """Let only the newest run of a job live: what runs is killed, what waits is cancelled."""
-        if newest.root_id != run.root_id or self._deferred.has_newer(run):
-            self._batch.close(
+        if newest.root_id != run.root_id or self.deferred.has_newer(run):
+            self.batch.close(
                 run, RunState.CANCELLED, RunReason.COVERED, f"a newer run of job {run.job_id} is due"
             )
             return True
-        for older in self._deferred.older(run):
+        for older in self.deferred.older(run):
             if older not in self._covered:
                 self._covered.add(older)
-                self._batch.cover(older, run)
+                self.batch.cover(older, run)
         if roots:
-            self._batch.kills += [
+            self.batch.kills += [
                 item.id for part in roots.values() for item in part if not item.kill_requested
             ]
-            self._batch.deferred.append(Deferred(run, Line("job", run.job_id)))
+            self.batch.deferred.append(Deferred(run, Line("job", run.job_id)))
         return bool(roots)
 
     def _has_room(self, item: Routed) -> bool:
         run, group, need = item.run, item.job.group_id, len(item.executors)
-        limit = self._limits.get(group)
+        limit = self.limits.get(group)
         if limit is None:
             return True
         if need > limit:
-            self._batch.close(
+            self.batch.close(
                 run,
                 RunState.REFUSED,
                 RunReason.OVER_LIMIT,
@@ -185,9 +172,9 @@ class _Draft:
             )
             return False
         line = Line("group", group)
-        if group in self._full or need > self._room[group] or self._deferred.is_behind(line, run):
+        if group in self._full or need > self._room[group] or self.deferred.is_behind(line, run):
             self._full.add(group)
-            self._batch.deferred.append(Deferred(run, line))
+            self.batch.deferred.append(Deferred(run, line))
             return False
         self._room[group] -= need
         return True

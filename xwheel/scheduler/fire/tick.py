@@ -6,6 +6,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 from xwheel.clock import STEP_MS
 from xwheel.ring import TimeRing
@@ -27,9 +28,6 @@ class Inbox:
     """Planned runs on their way to the ring; any thread puts, the tick thread takes.
 
     Thread-safety: a deque, whose appends and pops are atomic.
-
-    Args:
-        wake: Ends the tick thread's wait.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -106,43 +104,27 @@ class WaitingRuns:
         return dropped
 
 
+@dataclass(eq=False, repr=False)
 class TickLoop:
     """Owns the ring; everything but :meth:`is_held` and :meth:`has_no_room` belongs to the tick thread.
 
     Thread-safety: ring, held runs and waiting line belong to the tick thread; the two only ask dicts.
-
-    Args:
-        ring_at: Makes a time ring that begins at an instant.
-        now_ms: The time now; at a start it may be the machine's, ahead of the shared one.
-        inbox: Where planned runs come in.
-        firing: Routes, places, fences and sends a batch.
-        deferred: Where firing puts due runs that may not go yet.
-        lease: While it does not outlast a send, all that is due waits.
-        send_ms: How long a send may take.
-        waiting_limit: Due runs kept in memory without a place; more stay rows and are found again by reconciling.
     """
 
-    def __init__(
-        self,
-        ring_at: Callable[[int], TimeRing],
-        now_ms: int,
-        inbox: Inbox,
-        firing: Firing,
-        deferred: DeferredRuns,
-        lease: Lease,
-        *,
-        send_ms: int,
-        waiting_limit: int,
-    ) -> None:
-        self._ring_at = ring_at
-        self._ring = ring_at(now_ms)
-        self._latest_ms = now_ms
-        self._inbox = inbox
-        self._firing = firing
-        self._deferred = deferred
-        self._lease = lease
-        self._send_ms = send_ms
-        self._waiting_limit = waiting_limit
+    ring_at: Callable[[int], TimeRing]  # makes a time ring that begins at an instant
+    now_ms: int  # the time now; at a start it may be the machine's, ahead of the shared one
+    inbox: Inbox
+    firing: Firing
+    deferred: DeferredRuns
+    lease: Lease
+    _: KW_ONLY
+    send_ms: int  # how long a send may take
+    # due runs kept in memory without a place; more stay rows and are found again by reconciling
+    waiting_limit: int
+
+    def __post_init__(self) -> None:
+        self._ring = self.ring_at(self.now_ms)
+        self._latest_ms = self.now_ms
         self._held: dict[int, Queued] = {}
         self._waiting = WaitingRuns()
         self.overflowed = 0
@@ -150,15 +132,15 @@ class TickLoop:
     def is_held(self, run_id: int) -> bool:
         """Return whether the ring or a line has a run; from any thread."""
         # while a try moves it from one to the other neither may have it: taking it in twice changes nothing
-        return run_id in self._held or self._deferred.is_held(run_id)
+        return run_id in self._held or self.deferred.is_held(run_id)
 
     def has_no_room(self, run: QueuedRun) -> bool:
         """Return whether memory has no room for a run behind others of its job that wait; from any thread."""
-        return self._deferred.has_no_room(run)
+        return self.deferred.has_no_room(run)
 
     def depth(self) -> tuple[int, int]:
         """Return how many runs the ring holds and how many wait for a place or are deferred."""
-        return len(self._ring), len(self._waiting) + len(self._deferred)
+        return len(self._ring), len(self._waiting) + len(self.deferred)
 
     def step(self, now_ms: int) -> int:
         """Take what came in, fire what is due; return how long to wait in milliseconds."""
@@ -166,7 +148,7 @@ class TickLoop:
             self._turn_back(now_ms)
         self._latest_ms = max(self._latest_ms, now_ms)
         self._take_inbox()
-        if not self._lease.may_act(self._send_ms):
+        if not self.lease.may_act(self.send_ms):
             return RETRY_PLACE_MS
         self._take_deferred(now_ms)
         for run_id in self._ring.advance(now_ms):
@@ -185,7 +167,7 @@ class TickLoop:
     def _fire_batch(self, batch: Sequence[int], now_ms: int) -> set[int]:
         left: set[int] = set()
         try:
-            left = self._firing.fire([self._held[run_id] for run_id in batch], now_ms)
+            left = self.firing.fire([self._held[run_id] for run_id in batch], now_ms)
         finally:
             # after a failure the rows say what became of them; reconciling brings back those still planned
             for run_id in batch:
@@ -200,24 +182,24 @@ class TickLoop:
         self._ring.drain()
         self._held.clear()
         self._waiting = WaitingRuns()
-        self._deferred.drain()
+        self.deferred.drain()
         return ids
 
     def _turn_back(self, now_ms: int) -> None:
         """Begin again at an earlier time, until whose end the old ring and the lines of deferred runs would rest."""
-        held = [*self._held.values(), *self._deferred.drain()]
+        held = [*self._held.values(), *self.deferred.drain()]
         self._held, self._waiting = {}, WaitingRuns()
-        self._ring, self._latest_ms = self._ring_at(now_ms), now_ms
-        self._inbox.put(held)
+        self._ring, self._latest_ms = self.ring_at(now_ms), now_ms
+        self.inbox.put(held)
 
     def _take_deferred(self, now_ms: int) -> None:
-        ripe = self._deferred.take_ripe(now_ms)
+        ripe = self.deferred.take_ripe(now_ms)
         self._held.update((run.id, run) for run in ripe)
         for run in reversed(ripe):
             self._waiting.put_first(run.group_id, [run.id])
 
     def _take_inbox(self) -> None:
-        while batch := self._inbox.take():
+        while batch := self.inbox.take():
             # one that came under a later epoch stays where it is, but is decided about under that
             self._held.update((run.id, run) for run in batch if run.id in self._held)
             fresh = [run for run in batch if not self.is_held(run.id)]
@@ -225,7 +207,7 @@ class TickLoop:
             self._ring.push_many([run.id for run in fresh], [run.due_ms for run in fresh])
 
     def _drop_overflow(self) -> None:
-        excess = len(self._waiting) - self._waiting_limit
+        excess = len(self._waiting) - self.waiting_limit
         for run_id in self._waiting.drop_newest(excess) if excess > 0 else ():
             self._held.pop(run_id, None)
             self.overflowed += 1
@@ -235,4 +217,4 @@ class TickLoop:
             return RETRY_PLACE_MS
         due_ms = self._ring.next_due_ms()
         ring_ms = IDLE_MS if due_ms is None else due_ms - now_ms
-        return max(1, math.ceil(min(IDLE_MS, ring_ms, self._deferred.next_try_ms() - now_ms)))
+        return max(1, math.ceil(min(IDLE_MS, ring_ms, self.deferred.next_try_ms() - now_ms)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from xwheel.clock import Clock
@@ -18,27 +19,18 @@ from xwheel.storage.database.engine import Connection, Database
 
 MAX_CHILDREN: Final = 100
 MAX_PARENTS: Final = 100
-MAX_JOBS: Final = 10_000
-"""Jobs that may hang together; a search ends there."""
+MAX_JOBS: Final = 10_000  # jobs that may hang together; a search ends there
 
 
+@dataclass(eq=False, repr=False)
 class DependencyManager:
-    """Replaces the children of a job.
+    """Replaces the children of a job."""
 
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        history: Keeps versions of jobs.
-        limits: How long templates may be.
-    """
-
-    def __init__(
-        self, db: Database, clock: Clock, history: JobHistory, *, limits: TextLimits = DEFAULT_LIMITS
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._history = history
-        self._limits = limits
+    db: Database
+    clock: Clock
+    history: JobHistory
+    _: KW_ONLY
+    limits: TextLimits = DEFAULT_LIMITS
 
     def set_children(
         self, parent_id: int, links: Sequence[ChildLink], revision: int | None = None
@@ -46,15 +38,8 @@ class DependencyManager:
         """Make these the children of a job, and raise its revision.
 
         What succeeds runs its children, so a new child, or a new parameter for one, takes the permission ``run`` in its
-        group. Children that the actor may not read stay: who does not see them cannot mean to take them out.
-
-        Args:
-            parent_id: The job.
-            links: Its children; every ``parent_id`` in them is this job.
-            revision: The revision that the caller has seen; None to overwrite whatever is there.
-
-        Returns:
-            The links as they are saved, by child.
+        group. Children that the actor may not read stay: who does not see them cannot mean to take them out. Returns
+        the links as they are saved, by child. Without a revision it overwrites whatever is there.
 
         Raises:
             NotFoundError: The job does not exist.
@@ -63,7 +48,7 @@ class DependencyManager:
                 a template is too long or names what is not there.
         """
         self._check_list(parent_id, links)
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> list[ChildLink]:
             # one change of links at a time, so that no two of them close a cycle together
@@ -86,16 +71,16 @@ class DependencyManager:
             now = jobs.update_job(conn, parent_id, {"revision": parent.revision + 1, "updated_ms": now_ms})
             made = jobs.children_of(conn, [parent_id])
             step = JobStep(parent, now, children=(before, made))
-            self._history.record(conn, JobAction.CHILDREN, [step], now_ms)
+            self.history.record(conn, JobAction.CHILDREN, [step], now_ms)
             return made
 
-        return self._db.transaction(work)
+        return self.db.transaction(work)
 
     def _check_list(self, parent_id: int, links: Sequence[ChildLink]) -> None:
         _check_count(links)
         seen: set[int] = set()
         for link in links:
-            self._limits.check_param(link.param)
+            self.limits.check_param(link.param)
             if link.child_id == parent_id:
                 raise FieldError("child_id", f"job {parent_id} cannot run after itself")
             if link.child_id in seen:
@@ -119,8 +104,7 @@ class DependencyManager:
     def _check_chains(self, conn: Connection, parent_id: int) -> None:
         """Walk down and up from the changed job, a generation a query.
 
-        Raises:
-            FieldError: The job is its own descendant, or the longest chain through it has too many generations.
+        Raises FieldError if the job is its own descendant, or the longest chain through it has too many generations.
         """
         down = _generations(conn, parent_id, is_down=True, limit=MAX_DEPTH + 1)
         came_from = down.came_from
@@ -148,9 +132,8 @@ def _unseen(
 ) -> list[ChildLink]:
     """Check that the actor may have these children, and return the ones that there are and that it may not read.
 
-    Raises:
-        FieldError: It may not read one of them.
-        ForbiddenError: It may not run one that is new, or gets another parameter.
+    Raises FieldError if it may not read one of them, ForbiddenError if it may not run one that is new or gets another
+    parameter.
     """
     actor = current_actor()
     if actor.grants.allows(Permission.RUN):

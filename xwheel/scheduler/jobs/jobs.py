@@ -8,25 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import asdict, replace
 
 from xwheel.clock import Clock
-from xwheel.errors import (
-    FieldError,
-    NameTakenError,
-    NotFoundError,
-    PluginError,
-    RevisionError,
-    ScheduleError,
-    XwheelError,
-)
-from xwheel.model import PARTITIONS, Job, NewSource, Origin
-from xwheel.model.access import Permission, current_actor
+from xwheel.errors import FieldError, NameTakenError, NotFoundError, PluginError, ScheduleError, XwheelError
+from xwheel.model import PARTITIONS, Job, NewSource, Origin, RunReason
+from xwheel.model.access import Permission
 from xwheel.model.jobs import draft_job
-from xwheel.model.reasons import RunReason
 from xwheel.model.versions import JobAction, changes_back
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestions
@@ -42,21 +34,13 @@ from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.database.rows import chunks
 
-SCHEDULE_FIELDS: Final = frozenset(
-    {
-        "schedule_type",
-        "schedule_conf",
-        "timezone",
-        "anchor_ms",
-        "start_ms",
-        "end_ms",
-        "jitter_ms",
-        "calendar_exclude",
-        "calendar_require",
-    },
+SCHEDULE_FIELDS: Final = (
+    *("schedule_type", "schedule_conf", "timezone", "anchor_ms", "start_ms", "end_ms", "jitter_ms"),
+    *("calendar_exclude", "calendar_require"),
 )
-BATCH: Final = 100
-"""Jobs in a transaction: claims of the same jobs wait no longer than that takes."""
+T = TypeVar("T")
+
+BATCH: Final = 100  # jobs in a transaction: claims of the same jobs wait no longer than that takes
 
 
 class BulkAction(StrEnum):
@@ -68,70 +52,38 @@ class BulkAction(StrEnum):
     DELETE = "delete"
 
 
+# what an action needs in the group of each job, where that is not ``run``
 _NEEDS: Final = {BulkAction.DELETE: Permission.EDIT}
-"""What an action needs in the group of each job, where that is not ``run``."""
 
 
 class BulkResult(NamedTuple):
-    """What became of one job.
-
-    Attributes:
-        job_id: The job.
-        error: Why nothing was done, or None.
-        run_id: The run that was planned, if that was wanted.
-    """
+    """What became of one job."""
 
     job_id: int
-    error: XwheelError | None = None
-    run_id: int | None = None
+    error: XwheelError | None = None  # why nothing was done, or None
+    run_id: int | None = None  # the run that was planned, if that was wanted
 
 
+@dataclass(eq=False, repr=False)
 class JobManager:
     """Changes jobs, one or many at a time.
 
     Where a method takes a ``revision``, it is the one that the caller has seen; None overwrites whatever is there. All
     that name a job raise a NotFoundError if there is none, and a RevisionError if it is at another revision.
-
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        plugins: What jobs may name.
-        timetable: When jobs fire.
-        scripts: The sources of script jobs.
-        history: Keeps versions of jobs.
-        runs_by_hand: Plans runs of many jobs.
-        questions: Asks plugins between the attempts of transactions, and never inside.
-        owners: Know what of jobs people cannot change.
-        wake: Called when something is to be claimed or adopted.
-        limits: How long parameters may be.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        plugins: Plugins,
-        timetable: AskedTimetable,
-        scripts: Scripts,
-        history: JobHistory,
-        runs_by_hand: RunNow,
-        questions: PluginQuestions,
-        owners: JobOwners,
-        wake: Callable[[], None],
-        *,
-        limits: TextLimits = DEFAULT_LIMITS,
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._plugins = plugins
-        self._timetable = timetable
-        self._scripts = scripts
-        self._history = history
-        self._runs_by_hand = runs_by_hand
-        self._questions = questions
-        self._owners = owners
-        self._wake = wake
-        self._limits = limits
+    db: Database
+    clock: Clock
+    plugins: Plugins
+    timetable: AskedTimetable
+    scripts: Scripts
+    history: JobHistory
+    runs_by_hand: RunNow
+    questions: PluginQuestions  # asks plugins between the attempts of transactions, and never inside
+    owners: JobOwners
+    wake: Callable[[], None]
+    _: KW_ONLY
+    limits: TextLimits = DEFAULT_LIMITS
 
     def create(
         self,
@@ -143,41 +95,40 @@ class JobManager:
     ) -> Job:
         """Create a job, stopped unless told otherwise.
 
-        Args:
-            values: Every field of a job that its author sets.
-            enabled: Start it at once.
-            source: The first version of a script's source.
-            unique: Refuse a name that another job of the group has; XXL-JOB's jobs may share one.
-
-        Raises:
-            FieldError: A field is not acceptable; ScheduleError for the schedule's fields.
-            NotFoundError: The group does not exist.
-            NameTakenError: Another job of the group has its name.
+        With ``unique`` a name that another job of the group has is refused; XXL-JOB's jobs may share one. Raises
+        FieldError for a field (ScheduleError for those of the schedule), NotFoundError without the group,
+        NameTakenError for the name.
         """
         rights.check_new_job(values, source)
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         draft = self.draft(values, now_ms)
 
         def work(conn: Connection) -> Job:
             job = self.insert_draft(conn, draft, now_ms, enabled=enabled, source=source, unique=unique)
-            self._history.record(conn, JobAction.CREATE, [JobStep(None, job, source)], now_ms)
+            self.history.record(conn, JobAction.CREATE, [JobStep(None, job, source)], now_ms)
             return job
 
         def attempt() -> Job:
             if source is not None:
-                self._scripts.check_source(draft.glue_type, source, draft.group_id)
+                self.scripts.check_source(draft.glue_type, source, draft.group_id)
             if enabled:
-                self._timetable.need([draft], now_ms)
-            return self._db.transaction(work)
+                self.timetable.need([draft], now_ms)
+            return self.db.transaction(work)
 
-        job = self._questions.around(attempt)
-        self._wake()
+        job = self.questions.around(attempt)
+        self.wake()
         return job
+
+    def transaction(self, work: Callable[[Connection], T]) -> T:
+        """Return what a transaction returns, with plugins asked between its attempts, and wake those that claim."""
+        found = self.questions.around(lambda: self.db.transaction(work))
+        self.wake()
+        return found
 
     def draft(self, values: Mapping[str, object], now_ms: int) -> Job:
         """Return a job that could be created so, stopped and without an id; raises like :meth:`create`."""
         draft = draft_job({**values, "enabled": False}, now_ms)
-        self._limits.check_param(draft.param)
+        self.limits.check_param(draft.param)
         self._check(draft)
         return draft
 
@@ -198,7 +149,7 @@ class JobManager:
             _refuse_namesake(conn, draft)
         job = jobs.insert_job(conn, row)
         if source is not None:
-            made = self._scripts.save_locked(conn, job, source, now_ms)
+            made = self.scripts.save_locked(conn, job, source, now_ms)
             job = jobs.update_job(conn, job.id, {"glue_version": made.number})
         return self.start_locked(conn, job, now_ms) if enabled else job
 
@@ -213,61 +164,39 @@ class JobManager:
     ) -> Job:
         """Change fields of a job.
 
-        Args:
-            job_id: The job.
-            changes: New values; with another glue type the job has no source until one is saved.
-            revision: See the class.
-            source: A new source; nothing is saved if it is the current one.
-            unique: See :meth:`create`, for a new name or group.
-
-        Raises:
-            NotFoundError: The job or its new group does not exist.
-            NameTakenError: Another job of the group has its new name.
-            RevisionError: The job is at another revision.
-            FieldError: A value is not acceptable.
-            OwnedByCodeError: A plugin owns the field, as for code that declares it.
+        With another glue type the job has no source until one is saved; a source that is the current one is not saved
+        again. Raises what :meth:`create` does, and OwnedByCodeError for a field that a plugin owns, as for code that
+        declares it.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> Job:
-            job = self._lock(conn, job_id, revision, Permission.EDIT)
+            job = rights.lock_job(conn, job_id, revision, Permission.EDIT)
             saved = self._edit(conn, job, changes, now_ms, source, unique=unique)
-            self._history.record(conn, JobAction.EDIT, [_step(job, saved, source)], now_ms)
+            self.history.record(conn, JobAction.EDIT, [_step(job, saved, source)], now_ms)
             return saved
 
-        job = self._questions.around(lambda: self._db.transaction(work))
-        self._wake()
-        return job
+        return self.transaction(work)
 
     def restore(self, job_id: int, number: int, *, revision: int | None = None, unique: bool = True) -> Job:
         """Edit a job to be as it was at an earlier revision, its source included; whether it is started stays.
 
-        Args:
-            job_id: The job.
-            number: The revision that is wanted again; its children are not part of it.
-            revision: See the class.
-            unique: See :meth:`create`, for a name or group that it had.
-
-        Raises:
-            NotFoundError: The version is not kept, or the group is gone.
-            FieldError: What it names is gone: a plugin, a calendar, the version of the source.
-            XwheelError: What :meth:`edit` raises.
+        The children that it had then are not part of it. Raises what :meth:`edit` does, NotFoundError if the version is
+        not kept, and FieldError if what it names is gone: a plugin, a calendar, the version of the source.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> Job:
-            job = self._lock(conn, job_id, revision, Permission.EDIT)
+            job = rights.lock_job(conn, job_id, revision, Permission.EDIT)
             wanted = job_versions.get_version(conn, job_id, number)
             changes = changes_back(job, wanted.definition)
             glue_type = str(changes.get("glue_type", job.glue_type))
-            source = self._scripts.source_back(conn, job, glue_type, wanted)
+            source = self.scripts.source_back(conn, job, glue_type, wanted)
             saved = self._edit(conn, job, changes, now_ms, source, unique=unique)
-            self._history.record(conn, JobAction.RESTORE, [_step(job, saved, source)], now_ms)
+            self.history.record(conn, JobAction.RESTORE, [_step(job, saved, source)], now_ms)
             return saved
 
-        job = self._questions.around(lambda: self._db.transaction(work))
-        self._wake()
-        return job
+        return self.transaction(work)
 
     def _edit(
         self,
@@ -281,7 +210,7 @@ class JobManager:
     ) -> Job:
         """Change fields of a locked job, if the actor may and no plugin owns them."""
         rights.check_move(job, changes)
-        self._owners.refuse_change(conn, job, changes)
+        self.owners.refuse_change(conn, job, changes)
         merged = self.merge(job, changes, conn)
         return self.edit_locked(conn, job, merged, changes, now_ms, source=source, unique=unique)
 
@@ -289,7 +218,7 @@ class JobManager:
         """Return a job as it would be with changed fields; raises like :meth:`edit`."""
         merged = replace(job, **changes)
         if merged.param != job.param:  # what was saved under a higher limit stays
-            self._limits.check_param(merged.param)
+            self.limits.check_param(merged.param)
         self._check(merged, conn)
         return merged
 
@@ -307,7 +236,7 @@ class JobManager:
         """Write what :meth:`merge` returned of a job whose row is locked, and work out its next fire if need be."""
         rights.check_script(job, merged, source)
         values: dict[str, object] = {**changes, "revision": job.revision + 1, "updated_ms": now_ms}
-        values["glue_version"] = self._scripts.edit_locked(conn, job, merged, source, now_ms)
+        values["glue_version"] = self.scripts.edit_locked(conn, job, merged, source, now_ms)
         is_other_schedule = any(
             getattr(job, name) != getattr(merged, name) for name in ("schedule_type", "schedule_conf")
         )
@@ -330,92 +259,76 @@ class JobManager:
     def start(self, job_id: int, *, revision: int | None = None) -> Job:
         """Let a job fire; nothing changes if it does already.
 
-        Raises:
-            ScheduleError: It has no schedule or no further fire.
+        Raises ScheduleError if it has no schedule or no further fire.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> Job:
-            job = self._lock(conn, job_id, revision, Permission.RUN)
+            job = rights.lock_job(conn, job_id, revision, Permission.RUN)
             if job.enabled:
                 return job
             started = self.start_locked(conn, job, now_ms)
-            self._history.record(conn, JobAction.START, [JobStep(job, started)], now_ms)
+            self.history.record(conn, JobAction.START, [JobStep(job, started)], now_ms)
             return started
 
-        job = self._questions.around(lambda: self._db.transaction(work))
-        self._wake()
-        return job
+        return self.transaction(work)
 
     def stop(self, job_id: int, *, revision: int | None = None) -> Job:
         """Stop a job and cancel its planned fires and retries; runs that were sent go on."""
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> Job:
-            job = self._lock(conn, job_id, revision, Permission.RUN)
+            job = rights.lock_job(conn, job_id, revision, Permission.RUN)
             self.stop_locked(conn, [job], now_ms)
             now = jobs.get_job(conn, job_id)
-            self._history.record(conn, JobAction.STOP, [JobStep(job, now)], now_ms)
+            self.history.record(conn, JobAction.STOP, [JobStep(job, now)], now_ms)
             return now
 
-        return self._db.transaction(work)
+        return self.db.transaction(work)
 
     def delete(self, job_id: int, *, revision: int | None = None) -> None:
         """Delete a job: what is planned is cancelled, its finished runs stay readable.
 
-        Raises:
-            OwnedByCodeError: A plugin owns it.
+        Raises OwnedByCodeError if a plugin owns it.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> None:
-            job = self._lock(conn, job_id, revision, Permission.EDIT)
-            for error in self._owners.undeletable(conn, [job]).values():
+            job = rights.lock_job(conn, job_id, revision, Permission.EDIT)
+            for error in self.owners.undeletable(conn, [job]).values():
                 raise error
             self._delete(conn, [job], now_ms)
-            self._history.record(conn, JobAction.DELETE, [JobStep(job, stopped(job, now_ms))], now_ms)
+            self.history.record(conn, JobAction.DELETE, [JobStep(job, stopped(job, now_ms))], now_ms)
 
-        self._questions.around(lambda: self._db.transaction(work))
+        self.questions.around(lambda: self.db.transaction(work))
 
     def change_many(
-        self,
-        action: BulkAction,
-        ids: Sequence[int],
-        *,
-        param: str | None = None,
-        when: When = AT_ONCE,
+        self, action: BulkAction, ids: Sequence[int], *, param: str | None = None, when: When = AT_ONCE
     ) -> list[BulkResult]:
         """Do the same to many jobs, a hundred in a transaction; one bad id stops no other.
 
-        Args:
-            action: What to do.
-            ids: The jobs; one that is named twice is done once.
-            param: Of the runs; None for each job's own.
-            when: When the runs are due.
-
-        Returns:
-            One result for each job, in the order of the ids.
+        Returns one result for each job, in the order of the ids; one that is named twice is done once.
         """
         wanted = list(dict.fromkeys(ids))
         # all are due together, however many transactions that takes
-        when = When(at_ms=when.due_ms(self._clock.now_ms()))
+        when = When(at_ms=when.due_ms(self.clock.now_ms()))
         results: dict[int, BulkResult] = {}
         # neighbours together: what is planned is found partition by partition
         ordered = sorted(wanted, key=lambda job_id: (job_id % PARTITIONS, job_id))
         for part in chunks(ordered, BATCH):
             if action is BulkAction.RUN:
-                for job_id, done in self._runs_by_hand.run_many(part, param, when).items():
+                for job_id, done in self.runs_by_hand.run_many(part, param, when).items():
                     if isinstance(done, int):
                         results[job_id] = BulkResult(job_id, run_id=done)
                     else:
                         results[job_id] = BulkResult(job_id, done)
             else:
                 results.update(self._change(action, part))
-        self._wake()
+        self.wake()
         return [results[job_id] for job_id in wanted]
 
     def _change(self, action: BulkAction, ids: Sequence[int]) -> dict[int, BulkResult]:
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def work(conn: Connection) -> dict[int, BulkResult]:
             done = {job_id: BulkResult(job_id, NotFoundError("job", job_id)) for job_id in ids}
@@ -423,25 +336,25 @@ class JobManager:
             done |= {job_id: BulkResult(job_id, error) for job_id, error in refused.items()}
             match action:
                 case BulkAction.START:
-                    self._timetable.need((job for job in found.values() if not job.enabled), now_ms)
+                    self.timetable.need((job for job in found.values() if not job.enabled), now_ms)
                     steps: list[JobStep] = []
                     done |= {job.id: self._try_start(conn, job, now_ms, steps) for job in found.values()}
-                    self._history.record(conn, JobAction.START, steps, now_ms)
+                    self.history.record(conn, JobAction.START, steps, now_ms)
                     return done
                 case BulkAction.STOP:
                     self.stop_locked(conn, found.values(), now_ms)
                     steps = [JobStep(job, stopped(job, now_ms)) for job in found.values()]
-                    self._history.record(conn, JobAction.STOP, steps, now_ms)
+                    self.history.record(conn, JobAction.STOP, steps, now_ms)
                 case _:
-                    owned = self._owners.undeletable(conn, found.values())
+                    owned = self.owners.undeletable(conn, found.values())
                     gone = [job for job in found.values() if job.id not in owned]
                     self._delete(conn, gone, now_ms)
                     steps = [JobStep(job, stopped(job, now_ms)) for job in gone]
-                    self._history.record(conn, JobAction.DELETE, steps, now_ms)
+                    self.history.record(conn, JobAction.DELETE, steps, now_ms)
                     return done | {job_id: BulkResult(job_id, owned.get(job_id)) for job_id in found}
             return done | {job_id: BulkResult(job_id) for job_id in found}
 
-        return self._questions.around(lambda: self._db.transaction(work))
+        return self.questions.around(lambda: self.db.transaction(work))
 
     def _try_start(self, conn: Connection, job: Job, now_ms: int, steps: list[JobStep]) -> BulkResult:
         """Let a locked job fire and note that; what cannot is refused before anything is written."""
@@ -463,25 +376,18 @@ class JobManager:
     def _delete(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
         """Delete jobs whose rows are locked."""
         ids = [job.id for job in found]
-        plugin_rows.delete_of_jobs(conn, self._plugins.tables, ids)
+        plugin_rows.delete_of_jobs(conn, self.plugins.tables, ids)
         self._cancel_planned(conn, ids, RunReason.DELETED, now_ms, origins=tuple(Origin))
         jobs.delete_links(conn, ids)
         jobs.delete_jobs(conn, ids, now_ms)
 
     def _check(self, job: Job, conn: Connection | None = None) -> None:
         listed: Collection[str] = ()
-        if job.glue_type not in self._plugins.glue_types:
-            with nullcontext(conn) if conn is not None else self._db.read() as asked:
+        if job.glue_type not in self.plugins.glue_types:
+            with nullcontext(conn) if conn is not None else self.db.read() as asked:
                 group = executors.get_groups(asked, {job.group_id}).get(job.group_id)
             listed = () if group is None else group.glue_types
-        check_job(job, self._plugins, self._timetable, self._questions, listed=listed)
-
-    def _lock(self, conn: Connection, job_id: int, revision: int | None, permission: Permission) -> Job:
-        job = jobs.get_job(conn, job_id, lock=True)
-        current_actor().need(permission, job.group_id, "job", job_id)
-        if revision is not None and job.revision != revision:
-            raise RevisionError("job", job_id, job.revision, revision)
-        return job
+        check_job(job, self.plugins, self.timetable, self.questions, listed=listed)
 
     def reschedule(self, conn: Connection, job: Job, reason: RunReason, now_ms: int) -> Job:
         """Cancel the planned fires of a locked, started job and work out its next one.
@@ -489,15 +395,15 @@ class JobManager:
         A fixed delay whose last run is still on its way goes on waiting for it.
         """
         self._cancel_planned(conn, [job.id], reason, now_ms)
-        waits = job.awaits_root is not None and self._timetable.awaits_completion(job)
+        waits = job.awaits_root is not None and self.timetable.awaits_completion(job)
         if waits and job.awaits_root in runs.find_open_roots(conn, {job.awaits_root or 0}):
             return job
         return self.start_locked(conn, job, now_ms)
 
     def start_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
         """Enable a locked job from its next due time on."""
-        self._scripts.check(job)
-        next_ms = self._timetable.next_fire(job, now_ms)
+        self.scripts.check(job)
+        next_ms = self.timetable.next_fire(job, now_ms)
         if next_ms is None:
             raise ScheduleError(
                 "schedule_conf", f"job {job.id} would never fire: change its schedule before starting it"
@@ -533,8 +439,7 @@ def _step(before: Job, after: Job, source: NewSource | None) -> JobStep:
 def _refuse_namesake(conn: Connection, job: Job) -> None:
     """Refuse a name that another job has; the group's row is locked, so that no two take it at once.
 
-    Raises:
-        NameTakenError: One has it.
+    Raises NameTakenError.
     """
     other = jobs.find_namesake(conn, job.group_id, job.name)
     if other is not None and other != job.id:

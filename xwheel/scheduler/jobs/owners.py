@@ -22,13 +22,7 @@ T = TypeVar("T")
 
 
 class JobOwners:
-    """Asks the plugins that own fields of jobs. Any thread may call it.
-
-    Args:
-        db: The database.
-        plugins: Those that are there.
-        questions: Asks them between the attempts of transactions.
-    """
+    """Asks the plugins that own fields of jobs. Any thread may call it."""
 
     def __init__(self, db: Database, plugins: Plugins, questions: PluginQuestions) -> None:
         self._db = db
@@ -41,9 +35,7 @@ class JobOwners:
     def refuse_change(self, conn: Connection, job: Job, changes: Mapping[str, object]) -> None:
         """Refuse to change what a plugin owns of a job whose row is locked; what stays as it is may be said again.
 
-        Raises:
-            OwnedByCodeError: A field that it owns would change.
-            PluginError: It cannot say so.
+        Raises OwnedByCodeError for a field that would change, PluginError if the plugin cannot say.
         """
         for name in self._owners:
             said = self._said(conn, name, [job.id]).get(job.id)

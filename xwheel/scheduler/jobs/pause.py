@@ -4,68 +4,37 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from xwheel.calendars import parse_calendar
-from xwheel.clock import Clock
 from xwheel.errors import ConflictError
-from xwheel.model import Job, Origin
-from xwheel.model.reasons import RunReason
+from xwheel.model import Job, Origin, RunReason
 from xwheel.model.versions import JobAction
-from xwheel.plugin.questions import PluginQuestions
 from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.jobs.jobs import JobManager
-from xwheel.scheduler.jobs.versions import JobHistory, JobStep
-from xwheel.scheduler.timetable import AskedTimetable, CalendarCache
+from xwheel.scheduler.jobs.versions import JobStep
+from xwheel.scheduler.timetable import CalendarCache
 from xwheel.storage import jobs, leases, runs, settings
 from xwheel.storage.database import changes
-from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.database.engine import Connection
 
 logger = logging.getLogger(__name__)
 
 BATCH: Final = 200
 
 
+@dataclass(eq=False, repr=False)
 class ScheduleManager:
-    """Pauses and resumes all schedules, and changes calendars together with the jobs that use them.
+    """Pauses and resumes all schedules, and changes calendars together with the jobs that use them."""
 
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        calendars: The calendars in memory.
-        timetable: When jobs fire.
-        manager: Works out the next fires of jobs whose calendar changed.
-        history: Keeps versions of jobs.
-        questions: Asks plugins between the attempts of transactions, and never inside.
-        audit: Where it is recorded.
-        wake: Called when something is to be claimed.
-    """
-
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        calendars: CalendarCache,
-        timetable: AskedTimetable,
-        manager: JobManager,
-        history: JobHistory,
-        questions: PluginQuestions,
-        audit: AuditTrail,
-        wake: Callable[[], None],
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._calendars = calendars
-        self._timetable = timetable
-        self._manager = manager
-        self._history = history
-        self._questions = questions
-        self._audit = audit
-        self._wake = wake
+    manager: JobManager
+    calendars: CalendarCache
+    audit: AuditTrail
 
     def paused_since_ms(self) -> int | None:
         """Return since when no schedule fires, or None if schedules fire."""
-        with self._db.read() as conn:
+        with self.manager.db.read() as conn:
             since = settings.find_setting(conn, settings.PAUSED)
         return None if since is None else int(since)
 
@@ -73,23 +42,20 @@ class ScheduleManager:
         """Let no schedule fire until :meth:`resume`; runs by hand and retries go on.
 
         Fires that are planned but not sent go back to their jobs, so that the misfire policy decides about them when
-        schedules fire again.
-
-        Returns:
-            Since when schedules are paused.
+        schedules fire again. Returns since when schedules are paused.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self.manager.clock.now_ms()
 
         def switch(conn: Connection) -> int:
             leases.lock_all_leases(conn)
             since = settings.find_setting(conn, settings.PAUSED)
             if since is None:
                 settings.insert_setting(conn, settings.PAUSED, str(now_ms))
-                self._audit.record(conn, "schedule.pause", "schedule", "all", after={"since_ms": now_ms})
+                self.audit.record(conn, "schedule.pause", "schedule", "all", after={"since_ms": now_ms})
             return int(since or now_ms)
 
-        since_ms = self._db.transaction(switch)
-        while self._db.transaction(lambda conn: self._unplan(conn, now_ms)):
+        since_ms = self.manager.db.transaction(switch)
+        while self.manager.db.transaction(lambda conn: self._unplan(conn, now_ms)):
             pass
         logger.warning("all schedules are paused")
         return since_ms
@@ -101,46 +67,40 @@ class ScheduleManager:
             since = settings.find_setting(conn, settings.PAUSED)
             was_paused = settings.delete_setting(conn, settings.PAUSED)
             if was_paused:
-                self._audit.record(conn, "schedule.resume", "schedule", "all", before={"since_ms": since})
+                self.audit.record(conn, "schedule.resume", "schedule", "all", before={"since_ms": since})
             return was_paused
 
-        was_paused = self._db.transaction(switch)
+        was_paused = self.manager.db.transaction(switch)
         logger.warning("schedules fire again")
-        self._wake()
+        self.manager.wake()
         return was_paused
 
     def save_calendar(self, name: str, definition: Mapping[str, object]) -> None:
         """Write a calendar and work out again when the jobs that use it fire.
 
-        Raises:
-            ScheduleError: The definition cannot be understood, or leaves a started job without any fire; nothing is
-                written then.
+        Writes nothing and raises ScheduleError if the definition cannot be understood, or leaves a started job without
+        any fire.
         """
         parse_calendar(definition)
-        now_ms = self._clock.now_ms()
+        now_ms = self.manager.clock.now_ms()
 
         def work(conn: Connection) -> None:
             users = self._users(conn, name)
             known = settings.find_calendar(conn, name)
             action = "calendar.create" if known is None else "calendar.edit"
-            self._audit.record(conn, action, "calendar", name, before=known, after=definition)
+            self.audit.record(conn, action, "calendar", name, before=known, after=definition)
             settings.save_calendar(conn, name, definition, now_ms)
-            self._calendars.read(conn)
-            self._timetable.need(users, now_ms)
+            self.calendars.read(conn)
+            self.manager.timetable.need(users, now_ms)
             steps = [
-                JobStep(job, self._manager.reschedule(conn, job, RunReason.CALENDAR, now_ms)) for job in users
+                JobStep(job, self.manager.reschedule(conn, job, RunReason.CALENDAR, now_ms)) for job in users
             ]
-            self._history.record(conn, JobAction.CALENDAR, steps, now_ms)
+            self.manager.history.record(conn, JobAction.CALENDAR, steps, now_ms)
 
         self._change(work)
 
     def delete_calendar(self, name: str) -> None:
-        """Delete a calendar that no job uses.
-
-        Raises:
-            NotFoundError: It does not exist.
-            ConflictError: A job uses it.
-        """
+        """Delete a calendar that no job uses; raises NotFoundError without it, ConflictError if a job uses it."""
 
         def work(conn: Connection) -> None:
             users = jobs.find_calendar_users(conn, name)
@@ -148,18 +108,18 @@ class ScheduleManager:
                 raise ConflictError(f"job {users[0]} uses calendar {name}: take it out there first")
             known = settings.find_calendar(conn, name)
             settings.delete_calendar(conn, name)
-            self._audit.record(conn, "calendar.delete", "calendar", name, before=known)
+            self.audit.record(conn, "calendar.delete", "calendar", name, before=known)
 
         self._change(work)
 
     def _change(self, work: Callable[[Connection], None]) -> None:
         try:
-            self._questions.around(lambda: self._db.transaction(work))
+            self.manager.questions.around(lambda: self.manager.db.transaction(work))
         finally:
             # whatever came of the transaction, memory follows what was committed
-            with self._db.read() as conn:
-                self._calendars.read(conn)
-        self._wake()
+            with self.manager.db.read() as conn:
+                self.calendars.read(conn)
+        self.manager.wake()
 
     def _users(self, conn: Connection, name: str) -> list[Job]:
         ids = jobs.find_calendar_users(conn, name)
@@ -181,5 +141,5 @@ class ScheduleManager:
                 values |= {"next_fire_ms": min(run.planned_ms for run in planned), "awaits_root": None}
             steps.append(JobStep(job, jobs.update_job(conn, job_id, values)))
             count += len(planned)
-        self._history.record(conn, JobAction.PAUSE, steps, now_ms)
+        self.manager.history.record(conn, JobAction.PAUSE, steps, now_ms)
         return count

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xwheel.errors import ForbiddenError, NotFoundError, XwheelError
+from xwheel.errors import ForbiddenError, NotFoundError, RevisionError, XwheelError
 from xwheel.model import Job, NewSource
 from xwheel.model.access import Permission, current_actor
+from xwheel.storage import jobs
+from xwheel.storage.database.engine import Connection
+
+
+def lock_job(conn: Connection, job_id: int, revision: int | None, permission: Permission) -> Job:
+    """Return a job, locked, if it is at this revision (None is for any) and the actor may do this to it."""
+    job = jobs.get_job(conn, job_id, lock=True)
+    current_actor().need(permission, job.group_id, "job", job_id)
+    if revision is not None and job.revision != revision:
+        raise RevisionError("job", job_id, job.revision, revision)
+    return job
 
 
 def check_new_job(values: Mapping[str, object], source: NewSource | None) -> None:
     """Check that the actor may create a job; asked before anything else is, which may depend on the group.
 
-    Raises:
-        NotFoundError: The actor may not read the group.
-        ForbiddenError: The actor may not edit there, or not say what scripts run.
+    Raises NotFoundError if the actor may not read the group, ForbiddenError if it may not edit there or not say what
+    scripts run.
     """
     group_id = values.get("group_id")
     if isinstance(group_id, int):
@@ -26,9 +36,7 @@ def check_new_job(values: Mapping[str, object], source: NewSource | None) -> Non
 def check_move(job: Job, changes: Mapping[str, object]) -> None:
     """Check that the actor may bring a job to the group that changes name, if they do.
 
-    Raises:
-        NotFoundError: The actor may not read that group.
-        ForbiddenError: The actor may not edit there.
+    Raises NotFoundError if the actor may not read that group, ForbiddenError if it may not edit there.
     """
     group_id = changes.get("group_id", job.group_id)
     if isinstance(group_id, int) and group_id != job.group_id:
@@ -38,10 +46,8 @@ def check_move(job: Job, changes: Mapping[str, object]) -> None:
 def check_script(job: Job, merged: Job, source: NewSource | None) -> None:
     """Check that the actor may change what a script runs, if an edit does.
 
-    Another glue type takes the source, and a job that moves to another group brings it to the executors there.
-
-    Raises:
-        ForbiddenError: The actor may not.
+    Another glue type takes the source, and a job that moves to another group brings it to the executors there. Raises
+    ForbiddenError.
     """
     is_other = merged.glue_type != job.glue_type or merged.group_id != job.group_id
     if source is not None or (is_other and job.glue_version):

@@ -19,31 +19,21 @@ MOST_BYTES_A_CHARACTER: Final = 4
 
 
 class TextLimits(NamedTuple):
-    """How many bytes the long texts of jobs and runs may have, as UTF-8.
+    """How many bytes the long texts of jobs and runs may have, as UTF-8."""
 
-    Attributes:
-        param: The setting ``api.max_param_bytes``.
-        source: The setting ``api.max_source_bytes``.
-    """
-
-    param: int = MAX_PARAM_BYTES
-    source: int = MAX_SOURCE_BYTES
+    param: int = MAX_PARAM_BYTES  # the setting ``api.max_param_bytes``
+    source: int = MAX_SOURCE_BYTES  # the setting ``api.max_source_bytes``
 
     def check_param(self, text: str | None) -> None:
         """Refuse a parameter, or the template of one, that is too long; None is the job's own.
 
-        Raises:
-            FieldError: It is.
+        Raises FieldError.
         """
         if text is not None:
             _check_bytes("param", text, self.param, MAX_PARAM_BYTES, "api.max_param_bytes")
 
     def check_source(self, text: str) -> None:
-        """Refuse a source that is too long.
-
-        Raises:
-            FieldError: It is.
-        """
+        """Refuse a source that is too long; raises FieldError."""
         _check_bytes("glue_source", text, self.source, MAX_SOURCE_BYTES, "api.max_source_bytes")
 
 
@@ -73,15 +63,8 @@ def check_job(
 ) -> None:
     """Refuse names that no plugin registered and schedules that cannot work.
 
-    Args:
-        job: The job as it would be saved.
-        plugins: What jobs may name.
-        timetable: Knows whether a schedule can work.
-        questions: Asks plugins where and when they may be asked.
-        listed: Glue types that the job's group lists.
-
-    Raises:
-        FieldError: Names the field and what is allowed.
+    ``listed`` are the glue types that the job's group lists. Raises FieldError, which names the field and what is
+    allowed.
     """
     for field, name, registry in (
         ("schedule_type", job.schedule_type, plugins.schedule_types),

@@ -10,14 +10,7 @@ from msgspec.structs import replace
 from xwheel.model import ChildLink, Job, NewSource
 from xwheel.model.access import ActorKind, current_actor
 from xwheel.model.deeds import Deed, clean
-from xwheel.model.versions import (
-    CHILDREN,
-    CHILDREN_BEFORE,
-    JobAction,
-    JobVersion,
-    children_of,
-    definition_of,
-)
+from xwheel.model.versions import CHILDREN, CHILDREN_BEFORE, JobAction, JobVersion, children_of, definition_of
 from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.storage import job_versions
 from xwheel.storage.database.engine import Connection

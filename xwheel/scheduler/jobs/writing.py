@@ -7,63 +7,34 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from xwheel.clock import Clock
 from xwheel.model import Job
 from xwheel.model.versions import JobAction
-from xwheel.plugin.questions import PluginQuestions
 from xwheel.scheduler.jobs.jobs import JobManager
-from xwheel.scheduler.jobs.versions import JobHistory, JobStep
-from xwheel.scheduler.timetable import AskedTimetable
+from xwheel.scheduler.jobs.versions import JobStep
 from xwheel.storage import jobs
-from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.database.engine import Connection
 
 T = TypeVar("T")
 
 
 class ManyJobsWriter:
-    """Checks and writes jobs for a plugin.
+    """Checks and writes jobs for a plugin, through the manager of jobs."""
 
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        manager: Checks and writes each.
-        history: Keeps versions of jobs.
-        timetable: When they fire.
-        questions: Asks plugins between the attempts of transactions, and never inside.
-        wake: Called when something is to be claimed.
-    """
-
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        manager: JobManager,
-        history: JobHistory,
-        timetable: AskedTimetable,
-        questions: PluginQuestions,
-        wake: Callable[[], None],
-    ) -> None:
-        self._db = db
-        self._clock = clock
+    def __init__(self, manager: JobManager) -> None:
         self._manager = manager
-        self._history = history
-        self._questions = questions
-        self._wake = wake
-        self.need = timetable.need
-        self.next_fire = timetable.next_fire
+        self.need = manager.timetable.need
+        self.next_fire = manager.timetable.next_fire
         self.merge = manager.merge
         self.start = manager.start_locked
         self.stop = manager.stop_locked
 
     def draft(self, values: Mapping[str, object]) -> Job:
         """Return a job that could be created so."""
-        return self._manager.draft(values, self._clock.now_ms())
+        return self._manager.draft(values, self._manager.clock.now_ms())
 
     def transaction(self, work: Callable[[Connection], T]) -> T:
         """Return what a transaction returns, and wake those that claim."""
-        found = self._questions.around(lambda: self._db.transaction(work))
-        self._wake()
-        return found
+        return self._manager.transaction(work)
 
     def insert(self, conn: Connection, draft: Job, now_ms: int, *, enabled: bool) -> Job:
         """Create a drafted job."""
@@ -81,4 +52,4 @@ class ManyJobsWriter:
         self, conn: Connection, action: JobAction, steps: Sequence[tuple[Job | None, Job]], now_ms: int
     ) -> None:
         """Write down what the caller did to jobs."""
-        self._history.record(conn, action, [JobStep(*step) for step in steps], now_ms)
+        self._manager.history.record(conn, action, [JobStep(*step) for step in steps], now_ms)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from xwheel.clock import has_come
-from xwheel.model import Job, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import Job, Run, RunReason, RunState
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.finish.finish import Finisher
@@ -36,109 +36,79 @@ class HoldsRuns(Protocol):
 
     def is_held(self, run_id: int) -> bool:
         """Return whether it has this run; from any thread."""
-        ...
 
 
+@dataclass(eq=False, repr=False)
 class AdoptLoop:
-    """Brings rows into memory, and looks for rows that memory lost.
+    """Brings rows into memory, and looks for rows that memory lost."""
 
-    Args:
-        db: The database.
-        lease: Our partitions.
-        inbox: Gets adopted runs once they are committed.
-        holders: All places that may have a run, in the order in which a run passes through them.
-        tick: The first of them, which knows what it had no room for.
-        resender: Gets runs whose send ended without an answer.
-        finisher: Closes runs that the misfire rule skips.
-        registry: Knows the groups with a limit, whose runs may wait for long.
-        wakeups: Says when a transaction failed.
-        pre_read_ms: Rows due later stay rows.
-        threshold_ms: The misfire threshold of jobs that have none of their own.
-        interval_ms: How often to look for rows that no memory has.
-        reconcile_ms: How often to look for rows that memory lost.
-    """
+    db: Database
+    lease: Lease
+    inbox: Inbox
+    holders: Sequence[
+        HoldsRuns
+    ]  # all places that may have a run, in the order in which it passes through them
+    tick: TickLoop  # the first of them, which knows what it had no room for
+    resender: Resender
+    finisher: Finisher
+    registry: ExecutorRegistry
+    wakeups: Wakeups
+    _: KW_ONLY
+    pre_read_ms: int  # rows due later stay rows
+    threshold_ms: int  # the misfire threshold of jobs that have none of their own
+    interval_ms: int  # how often to look for rows that no memory has
+    reconcile_ms: int  # how often to look for rows that memory lost
 
-    def __init__(
-        self,
-        db: Database,
-        lease: Lease,
-        inbox: Inbox,
-        holders: Sequence[HoldsRuns],
-        tick: TickLoop,
-        resender: Resender,
-        finisher: Finisher,
-        registry: ExecutorRegistry,
-        wakeups: Wakeups,
-        *,
-        pre_read_ms: int,
-        threshold_ms: int,
-        interval_ms: int,
-        reconcile_ms: int,
-    ) -> None:
+    def __post_init__(self) -> None:
         self.recovered = 0
-        self._db = db
-        self._lease = lease
-        self._inbox = inbox
-        self._holders = holders
-        self._tick = tick
-        self._resender = resender
-        self._finisher = finisher
-        self._registry = registry
-        self._wakeups = wakeups
         self._overflowed_before = 0
-        self._pre_read_ms = pre_read_ms
-        self._threshold_ms = threshold_ms
-        self._interval_ms = interval_ms
-        self._reconcile_ms = reconcile_ms
         self._reconcile_at_ms = 0
         self._failures_settled = 0
         self._taken_over: dict[int, int] = {}
 
     def step(self, now_ms: int) -> int:
         """Adopt one batch; return how long to wait in milliseconds, 0 if there is more."""
-        if not self._lease.may_act():
-            return self._interval_ms
-        failures = self._wakeups.failures
+        if not self.lease.may_act():
+            return self.interval_ms
+        failures = self.wakeups.failures
         # what failed may have been committed: what it planned is in no memory
         has_failed = failures != self._failures_settled
-        if has_failed or has_come(self._reconcile_at_ms, now_ms, self._reconcile_ms):
-            self.reconcile(now_ms, now_ms + self._pre_read_ms if has_failed else None)
-            self._reconcile_at_ms = now_ms + self._reconcile_ms
+        if has_failed or has_come(self._reconcile_at_ms, now_ms, self.reconcile_ms):
+            self.reconcile(now_ms, now_ms + self.pre_read_ms if has_failed else None)
+            self._reconcile_at_ms = now_ms + self.reconcile_ms
             self._failures_settled = failures
-        epochs = self._lease.epochs
+        epochs = self.lease.epochs
         came = {part: epoch for part, epoch in epochs.items() if self._taken_over.get(part) != epoch}
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             found, unfinished = runs.find_left(conn, came, BATCH) if came else ([], ())
             if not unfinished:
-                found += runs.find_unadopted(conn, epochs.keys(), now_ms + self._pre_read_ms, BATCH)
+                found += runs.find_unadopted(conn, epochs.keys(), now_ms + self.pre_read_ms, BATCH)
             late = [run_id for run_id, due_ms in found if due_ms < now_ms - OVERDUE_MS]
             stale = runs.list_planned(conn, late) if late else []
             owners = jobs.get_jobs(conn, {run.job_id for run in stale})
         finished = {part: epoch for part, epoch in came.items() if part not in unfinished}
         if not found:
             self._taken_over |= finished
-            return self._interval_ms
+            return self.interval_ms
         ids = [run_id for run_id, _ in found]
         skipped = self._recheck(stale, owners, now_ms)
         if skipped:
-            self._finisher.finish(
+            self.finisher.finish(
                 [Outcome(run_id=item, state=RunState.SKIPPED, reason=why) for item, why in skipped.items()]
             )
-        self._inbox.put(self._db.transaction(lambda conn: self._adopt(conn, ids)))
+        self.inbox.put(self.db.transaction(lambda conn: self._adopt(conn, ids)))
         self._taken_over |= finished
-        return 0 if unfinished or len(ids) >= BATCH else self._interval_ms
+        return 0 if unfinished or len(ids) >= BATCH else self.interval_ms
 
     def reconcile(self, now_ms: int, before_ms: int | None = None) -> None:
         """Find planned rows of ours that no memory holds, and sends without an answer.
 
-        Args:
-            now_ms: The shared time.
-            before_ms: Look at rows due before this; None for those that are overdue.
+        Looks at rows due before ``before_ms``, or, without it, at those that are overdue.
         """
-        epochs = dict(self._lease.epochs)
+        epochs = dict(self.lease.epochs)
         horizon_ms = now_ms - OVERDUE_MS if before_ms is None else before_ms
         missing: list[QueuedRun] = []
-        with self._db.read() as conn:
+        with self.db.read() as conn:
             unanswered = runs.list_unanswered(conn, epochs.keys(), now_ms, BATCH)
             after: QueuedRun | None = None
             for _ in range(PAGES):  # rows that memory holds must not hide those it lost
@@ -151,31 +121,31 @@ class AdoptLoop:
             self._take_up(missing)
         waiting = [run for run in unanswered if not self._is_held(run.id)]
         if waiting:
-            self._resender.settle(waiting, now_ms)
+            self.resender.settle(waiting, now_ms)
 
     def _is_held(self, run_id: int) -> bool:
-        return any(place.is_held(run_id) for place in self._holders)
+        return any(place.is_held(run_id) for place in self.holders)
 
     def _recheck(self, stale: Sequence[Run], owners: Mapping[int, Job], now_ms: int) -> dict[int, RunReason]:
         """Return the runs that are to be skipped, with the reason."""
 
         def last_missed(job_ids: Collection[int], after_ms: int) -> dict[int, int]:
-            with self._db.read() as conn:
+            with self.db.read() as conn:
                 return open_runs.find_last_missed(
-                    conn, job_ids, now_ms, after_ms=after_ms, threshold_ms=self._threshold_ms
+                    conn, job_ids, now_ms, after_ms=after_ms, threshold_ms=self.threshold_ms
                 )
 
         return recheck(
             stale,
             owners,
             now_ms,
-            threshold_ms=self._threshold_ms,
+            threshold_ms=self.threshold_ms,
             last_missed=last_missed,
-            limited=self._registry.limited_groups,
+            limited=self.registry.limited_groups,
         )
 
     def _take_up(self, missing: Sequence[QueuedRun]) -> None:
-        overflowed = self._tick.overflowed
+        overflowed = self.tick.overflowed
         waited = min(len(missing), overflowed - self._overflowed_before)
         self._overflowed_before = overflowed
         if waited:
@@ -193,14 +163,14 @@ class AdoptLoop:
                 len(missing) - waited,
                 missing[0].id,
             )
-        self._inbox.put(missing)
+        self.inbox.put(missing)
 
     def _is_missing(self, run: QueuedRun, epochs: Mapping[int, int]) -> bool:
         is_ours = epochs.get(run.partition) == run.epoch
-        return is_ours and not self._is_held(run.id) and not self._tick.has_no_room(run)
+        return is_ours and not self._is_held(run.id) and not self.tick.has_no_room(run)
 
     def _adopt(self, conn: Connection, ids: Sequence[int]) -> list[QueuedRun]:
-        epochs = self._lease.lock(conn)
+        epochs = self.lease.lock(conn)
         found = [run for run in runs.lock_planned_rows(conn, ids) if run.epoch < epochs.get(run.partition, 0)]
         runs.update_epochs(conn, [(run.id, epochs[run.partition]) for run in found])
         return [replace(run, epoch=epochs[run.partition]) for run in found]

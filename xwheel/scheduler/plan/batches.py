@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 from xwheel.errors import PluginError
@@ -13,36 +14,21 @@ from xwheel.scheduler.timetable import Timetable
 from xwheel.storage.run_ids import RunIds
 
 
+@dataclass(eq=False, repr=False)
 class BatchPlanner:
-    """Plans batches, so that a schedule type that hangs stops the one job that it was asked about.
+    """Plans batches, so that a schedule type that hangs stops the one job that it was asked about."""
 
-    Args:
-        timetable: When jobs fire.
-        types: Names of the installed schedule types.
-        trusted: Names of those that are asked at once.
-        threads: Where the others are asked.
-        run_ids: Source of run ids.
-        pre_read_ms: How far ahead fires are planned.
-        threshold_ms: The misfire threshold of jobs that have none of their own.
-    """
+    timetable: Timetable
+    types: Collection[str]  # names of the installed schedule types
+    trusted: Collection[str]  # names of those that are asked at once
+    threads: PluginThreads
+    run_ids: RunIds
+    _: KW_ONLY
+    pre_read_ms: int  # how far ahead fires are planned
+    threshold_ms: int  # the misfire threshold of jobs that have none of their own
 
-    def __init__(
-        self,
-        timetable: Timetable,
-        types: Collection[str],
-        trusted: Collection[str],
-        threads: PluginThreads,
-        run_ids: RunIds,
-        *,
-        pre_read_ms: int,
-        threshold_ms: int,
-    ) -> None:
-        self._timetable = timetable
-        self._foreign = set(types) - set(trusted)
-        self._threads = threads
-        self._run_ids = run_ids
-        self._pre_read_ms = pre_read_ms
-        self._threshold_ms = threshold_ms
+    def __post_init__(self) -> None:
+        self._foreign = set(self.types) - set(self.trusted)
 
     def split(self, jobs: Sequence[Job]) -> list[Sequence[Job]]:
         """Return the batches that these jobs make: one to be planned at once, then one for each other schedule type."""
@@ -66,34 +52,27 @@ class BatchPlanner:
         """Plan one batch of :meth:`split`; a job whose schedule type hangs is stopped with the reason.
 
         If too many calls of the type hang already, all of its due jobs are stopped: nothing can say when they fire.
-
-        Args:
-            jobs: Jobs with a ``next_fire_ms``.
-            now_ms: The shared time.
-            epochs: Partition to epoch.
-            max_runs: Runs that may be planned.
-            max_questions: How often schedules may be asked.
         """
         planned = partial(
             plan,
-            pre_read_ms=self._pre_read_ms,
-            threshold_ms=self._threshold_ms,
-            take_ids=self._run_ids.take,
+            pre_read_ms=self.pre_read_ms,
+            threshold_ms=self.threshold_ms,
+            take_ids=self.run_ids.take,
             epochs=epochs,
             max_runs=max_runs,
             max_questions=max_questions,
         )
         name = jobs[0].schedule_type
         if name not in self._foreign:
-            return planned(jobs, now_ms, timetable=self._timetable)
+            return planned(jobs, now_ms, timetable=self.timetable)
         try:
-            return self._threads.call(
+            return self.threads.call(
                 f"schedule type {name}",
-                lambda call: planned(jobs, now_ms, timetable=self._timetable, goes_on=call.goes_on),
+                lambda call: planned(jobs, now_ms, timetable=self.timetable, goes_on=call.goes_on),
             )
         except HangingError as error:
             stuck = [job for job in jobs if job is error.item] or jobs
-            result = planned(stuck, now_ms, timetable=_Silent(self._timetable, str(error)))
+            result = planned(stuck, now_ms, timetable=_Silent(self.timetable, str(error)))
             result.unfinished = True
             return result
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Final
 
@@ -43,9 +43,8 @@ ROUND_TRIPS: Final = 6
 # a database farther away than a continent is: claims get smaller, as if it were slow
 MOST_TRAVEL_MS: Final = 300
 TRIPS: Final = 8
+# characters of the parameters that a claim reads; one that had more is followed by smaller ones
 MOST_CHARS: Final = 8 * 1024 * 1024
-"""Characters of the parameters that a claim reads; one that had more is followed by smaller ones."""
-
 FIRST_SHARE: Final = 0.1
 LEAST_SHARE: Final = 0.05
 
@@ -83,13 +82,9 @@ class BatchLimit:
         """Learn from a claim; one that was not full says nothing about a larger one.
 
         What its statements spent on their way is no reason to claim less: a smaller claim has as many of them. The
-        quickest of the last few says how far the database is; the others may have waited for something.
-
-        Args:
-            took_ms: How long it took.
-            trip_ms: How long its smallest statement took.
-            chars: How long the parameters of its jobs were together.
-            is_full: There was more to claim.
+        quickest of the last few says how far the database is; the others may have waited for something. ``trip_ms`` is
+        how long its smallest statement took, ``chars`` how long the parameters of its jobs were together; with
+        ``is_full`` there was more to claim.
         """
         self._trips.append(trip_ms)
         took_ms -= min(MOST_TRAVEL_MS, ROUND_TRIPS * min(self._trips))
@@ -109,91 +104,61 @@ class _Share:
 
 @dataclass(slots=True)
 class _Batch:
-    """Jobs as they were read, and what was decided about them.
+    """Jobs as they were read, and what was decided about them."""
 
-    Attributes:
-        jobs: Copies of the rows.
-        stopped: Those that are not started, and so should have no next fire.
-        epochs: Partition to epoch, as this node knew them.
-        plan: What to write if nothing changed meanwhile.
-    """
-
-    jobs: Sequence[Job]
-    stopped: Sequence[Job]
-    epochs: Mapping[int, int]
-    plan: Planned
+    jobs: Sequence[Job]  # copies of the rows
+    stopped: Sequence[Job]  # those that are not started, and so should have no next fire
+    epochs: Mapping[int, int]  # partition to epoch, as this node knew them
+    plan: Planned  # what to write if nothing changed meanwhile
 
 
 class _ChangedError(Exception):
     """A job is no longer as it was read."""
 
 
+@dataclass(eq=False, repr=False)
 class ClaimLoop:
     """Plans what falls due within the pre-read window.
 
     Jobs that are on time or a little late are claimed first. Those that are further behind cost many questions each:
     they follow with a limit of their own, so that the others never wait for more than one bounded claim of them.
-
-    Args:
-        db: The database.
-        lease: Our partitions.
-        run_ids: Source of run ids.
-        planner: Decides which runs the jobs get.
-        inbox: Gets the planned runs once they are committed.
-        job_cache: Gets the jobs as they were claimed, so that the tick need not read them again soon.
-        clock: Measures the transactions.
-        observers: Write rows of plugins with it.
-        pre_read_ms: How far ahead fires are planned.
-        batch: Jobs in one transaction, at most; fewer where it would take long.
-        behind_ms: Jobs that are later than this are claimed after the others.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        lease: Lease,
-        run_ids: RunIds,
-        planner: BatchPlanner,
-        inbox: Inbox,
-        job_cache: JobCache,
-        clock: Clock,
-        observers: Observers,
-        *,
-        pre_read_ms: int,
-        batch: int,
-        behind_ms: int,
-    ) -> None:
+    db: Database
+    lease: Lease
+    run_ids: RunIds
+    planner: BatchPlanner
+    inbox: Inbox
+    job_cache: JobCache  # gets the jobs as they were claimed, so that the tick need not read them again soon
+    clock: Clock
+    observers: Observers
+    _: KW_ONLY
+    pre_read_ms: int  # how far ahead fires are planned
+    batch: int  # jobs in one transaction, at most; fewer where it would take long
+    behind_ms: int  # jobs that are later than this are claimed after the others
+
+    def __post_init__(self) -> None:
         self.duplicates = 0
-        self._db = db
-        self._lease = lease
-        self._run_ids = run_ids
-        self._planner = planner
-        self._inbox = inbox
-        self._job_cache = job_cache
-        self._clock = clock
-        self._behind_ms = behind_ms
-        self._observers = observers
         self._noted: Noted = ()
-        self._pre_read_ms = pre_read_ms
-        self._on_time = _Share(BatchLimit(batch))
-        self._behind = _Share(BatchLimit(batch))
+        self._on_time = _Share(BatchLimit(self.batch))
+        self._behind = _Share(BatchLimit(self.batch))
         self._began_ms = 0
         self._trip_ms = 0
 
     def step(self, now_ms: int) -> int:
         """Claim a batch of the jobs on time and one of those behind; return how long to wait, 0 if there is more."""
         # half of the window is early enough, and a second keeps new jobs prompt
-        wait_ms = min(LONGEST_WAIT_MS, self._pre_read_ms // 2)
-        if not self._lease.may_act():
+        wait_ms = min(LONGEST_WAIT_MS, self.pre_read_ms // 2)
+        if not self.lease.may_act():
             return LONGEST_WAIT_MS
-        epochs = dict(self._lease.epochs)
-        with self._db.read() as conn:
+        epochs = dict(self.lease.epochs)
+        with self.db.read() as conn:
             if settings.find_setting(conn, settings.PAUSED) is not None:
                 return LONGEST_WAIT_MS
             self._find(conn, sorted(epochs), now_ms)
         for share in (self._on_time, self._behind):
             is_full = share.has_more
-            for jobs_ in self._planner.split(share.jobs):
+            for jobs_ in self.planner.split(share.jobs):
                 is_full |= self._claim(jobs_, epochs, now_ms, share)
             if is_full:
                 wait_ms = FULL_WAIT_MS
@@ -202,7 +167,7 @@ class ClaimLoop:
     def _find(self, conn: Connection, partitions: Sequence[int], now_ms: int) -> None:
         """Read the jobs of both shares."""
         on_time, behind = self._on_time, self._behind
-        horizon_ms, edge_ms = now_ms + self._pre_read_ms, now_ms - self._behind_ms
+        horizon_ms, edge_ms = now_ms + self.pre_read_ms, now_ms - self.behind_ms
         due: list[Job] = []
         is_split = behind.has_more  # as it was a moment ago, so one question for all would be in vain
         on_time.has_more = behind.has_more = False
@@ -224,14 +189,14 @@ class ClaimLoop:
 
     def _claim(self, found: Sequence[Job], epochs: Mapping[int, int], now_ms: int, share: _Share) -> bool:
         """Plan a batch and write it; return whether there is more to plan at once."""
-        planning_ms = self._clock.monotonic_ms()
+        planning_ms = self.clock.monotonic_ms()
         batch = self._plan(found, epochs, now_ms, share.limit)
-        planning_ms = self._clock.monotonic_ms() - planning_ms
+        planning_ms = self.clock.monotonic_ms() - planning_ms
         recheck = known = False
         while True:
             write = partial(self._write, batch=batch, now_ms=now_ms, recheck=recheck, known=known)
             try:
-                plan, claimed = self._db.transaction(write)
+                plan, claimed = self.db.transaction(write)
                 break
             except _ChangedError:
                 recheck = True
@@ -240,13 +205,13 @@ class ClaimLoop:
                     raise
                 # these fires were planned before: a restored backup, or a cursor set back by hand
                 known = True
-        self._job_cache.remember(claimed)
-        self._observers.committed(self._noted)
+        self.job_cache.remember(claimed)
+        self.observers.committed(self._noted)
         is_full = plan.unfinished
-        took_ms = planning_ms + self._clock.monotonic_ms() - self._began_ms
+        took_ms = planning_ms + self.clock.monotonic_ms() - self._began_ms
         chars = sum([len(job.param) for job in found])
         share.limit.note(took_ms, self._trip_ms, chars, is_full=is_full or share.has_more)
-        self._inbox.put([run for run in plan.runs if run.state is RunState.PLANNED and run.epoch])
+        self.inbox.put([run for run in plan.runs if run.state is RunState.PLANNED and run.epoch])
         return is_full
 
     def _plan(
@@ -256,8 +221,8 @@ class ClaimLoop:
         stopped = [job for job in found if not job.enabled]
         if not started:
             return _Batch(found, stopped, epochs, Planned())
-        self._run_ids.ensure(IDS_PER_CLAIM)
-        plan = self._planner.plan(started, now_ms, epochs, max_runs=limit.runs, max_questions=limit.questions)
+        self.run_ids.ensure(IDS_PER_CLAIM)
+        plan = self.planner.plan(started, now_ms, epochs, max_runs=limit.runs, max_questions=limit.questions)
         return _Batch(found, stopped, epochs, plan)
 
     def _write(
@@ -265,15 +230,14 @@ class ClaimLoop:
     ) -> tuple[Planned, Sequence[Job]]:
         """Write what was decided about jobs that are as they were read; return it, and these jobs.
 
-        Raises:
-            _ChangedError: Some are not, and without ``recheck`` nothing says which.
+        Raises _ChangedError if some are not, and without ``recheck`` nothing says which.
         """
-        self._began_ms = self._clock.monotonic_ms()  # not before: waiting for our turn is no cost of ours
+        self._began_ms = self.clock.monotonic_ms()  # not before: waiting for our turn is no cost of ours
         self._noted = ()
-        epochs = self._lease.lock(conn)
-        asked_ms = self._clock.monotonic_ms()
+        epochs = self.lease.lock(conn)
+        asked_ms = self.clock.monotonic_ms()
         paused = settings.find_setting(conn, settings.PAUSED)
-        self._trip_ms = self._clock.monotonic_ms() - asked_ms
+        self._trip_ms = self.clock.monotonic_ms() - asked_ms
         if paused is not None:
             return Planned(), ()  # who pauses locks the leases first, so this answer holds until we commit
         ours = [
@@ -307,7 +271,7 @@ class ClaimLoop:
         """Let plugins write of fires that are skipped and of jobs that are stopped."""
         broken = {cursor.id: cursor.schedule_error for cursor in plan.job_updates if cursor.schedule_error}
         stops = [(job, broken[job.id]) for job in claimed if job.id in broken] if broken else []
-        self._noted = self._observers.record(conn, now_ms, inserted=plan.runs, stopped=stops)
+        self._noted = self.observers.record(conn, now_ms, inserted=plan.runs, stopped=stops)
 
     def _drop_known(self, conn: Connection, plan: Planned, now_ms: int) -> None:
         """Take out what has a row already; a fixed delay that would await a dropped run goes on from now."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunReason, RunState
 from xwheel.scheduler.records import new_run
 from xwheel.scheduler.timetable import Timetable
 from xwheel.storage.jobs import JobCursor
@@ -29,17 +28,12 @@ ERROR_LENGTH = 512
 
 @dataclass(slots=True)
 class Planned:
-    """What one claim writes.
+    """What one claim writes."""
 
-    Attributes:
-        runs: Rows to insert: planned ones and skip rows.
-        job_updates: Where the schedules of the claimed jobs stand now.
-        unfinished: Some job still has due times inside the window; claim again at once.
-    """
-
-    runs: list[Run] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)  # rows to insert: planned ones and skip rows
+    # where the schedules of the claimed jobs stand now
     job_updates: list[JobCursor] = field(default_factory=list)
-    unfinished: bool = False
+    unfinished: bool = False  # some job still has due times inside the window; claim again at once
 
 
 def plan(
@@ -57,20 +51,10 @@ def plan(
 ) -> Planned:
     """Plan the fires of claimed jobs.
 
-    Args:
-        jobs: Jobs with a ``next_fire_ms``, as they stand in the locked rows.
-        now_ms: The shared time.
-        pre_read_ms: How far ahead to plan.
-        threshold_ms: The misfire threshold of jobs that have none of their own.
-        timetable: When jobs fire.
-        take_ids: Gives that many unused run ids.
-        epochs: Partition to epoch; planned runs are born adopted.
-        max_runs: Jobs whose fires no longer fit wait for the next claim.
-        max_questions: So do the others once schedules were asked this often, which is what counting missed fires costs.
-        goes_on: Asked before the schedule of each job; False lets it and the others wait.
-
-    Returns:
-        The rows to write. A job whose schedule fails is stopped with the reason; the others go on.
+    Jobs come as they stand in the locked rows. Those whose fires no longer fit into ``max_runs`` wait for the next
+    claim, and so do the others once schedules were asked ``max_questions`` times, which is what counting missed fires
+    costs; ``goes_on`` is asked before the schedule of each job, and lets it and the others wait. Planned runs are born
+    adopted, by the epochs of partitions. A job whose schedule fails is stopped with the reason; the others go on.
     """
     result = Planned()
     drafts: list[_Draft] = []
@@ -100,38 +84,40 @@ def plan(
     return result
 
 
+@dataclass(eq=False, repr=False)
 class _Draft:
     """The fires of one job while they are being worked out."""
 
-    def __init__(self, job: Job, now_ms: int, timetable: Timetable, epoch: int, horizon_ms: int) -> None:
+    job: Job
+    now_ms: int
+    timetable: Timetable
+    epoch: int
+    horizon_ms: int
+
+    def __post_init__(self) -> None:
         self.runs: list[Run] = []
         self.capped = False
         self.questions = 0
-        self._job = job
-        self._now_ms = now_ms
-        self._timetable = timetable
-        self._epoch = epoch
-        self._horizon_ms = horizon_ms
         self._awaits = False
-        self._cursor = job.next_fire_ms
-        self._last_ms = job.last_fire_ms
+        self._cursor = self.job.next_fire_ms
+        self._last_ms = self.job.last_fire_ms
         self._error = ""
 
     def fill(self, oldest_ms: int) -> None:
         """Plan everything due until the horizon; what is older than the oldest has misfired."""
-        if self._timetable.awaits_completion(self._job):
+        if self.timetable.awaits_completion(self.job):
             self._fire_and_await(oldest_ms)
             return
         if self._cursor is not None and self._cursor < oldest_ms:
-            if self._job.misfire_policy is MisfirePolicy.FIRE_ALL:
+            if self.job.misfire_policy is MisfirePolicy.FIRE_ALL:
                 self._fire_missed(oldest_ms)
             else:
                 self._skip_missed(oldest_ms)
-        while self._cursor is not None and oldest_ms <= self._cursor <= self._horizon_ms:
+        while self._cursor is not None and oldest_ms <= self._cursor <= self.horizon_ms:
             if len(self.runs) >= RUNS_PER_JOB:
                 self.capped = True
                 return
-            self._fire(self._cursor, self._timetable.due_ms(self._job, self._cursor), RunReason.PLAIN)
+            self._fire(self._cursor, self.timetable.due_ms(self.job, self._cursor), RunReason.PLAIN)
             self._advance(self._cursor)
 
     def fail(self, reason: str) -> None:
@@ -147,27 +133,27 @@ class _Draft:
         awaited = (
             next((run.id for run in runs if run.state is RunState.PLANNED), None) if self._awaits else None
         )
-        return JobCursor(self._job.id, self._cursor, self._last_ms, awaited, not self._error, self._error)
+        return JobCursor(self.job.id, self._cursor, self._last_ms, awaited, not self._error, self._error)
 
     def _advance(self, after_ms: int) -> None:
         self.questions += 1
         self._last_ms = after_ms
         self._cursor = None  # if the next line raises, the fire just planned must not come again
-        self._cursor = self._timetable.next_fire(self._job, after_ms)
+        self._cursor = self.timetable.next_fire(self.job, after_ms)
 
     def _fire_and_await(self, oldest_ms: int) -> None:
         """Plan one fire of a fixed delay; its end will set the next one. A skipped one counts as ended now."""
-        if self._cursor is None or self._cursor > self._horizon_ms:
+        if self._cursor is None or self._cursor > self.horizon_ms:
             return
         planned_ms = self._cursor
         is_missed = planned_ms < oldest_ms
         self._last_ms = planned_ms
-        if is_missed and self._job.misfire_policy is MisfirePolicy.SKIP:
+        if is_missed and self.job.misfire_policy is MisfirePolicy.SKIP:
             self.runs.append(self._row(planned_ms, planned_ms, RunReason.MISFIRE, skipped=(planned_ms, 1)))
-            self._advance(self._now_ms)
+            self._advance(self.now_ms)
             self._last_ms = planned_ms
             return
-        due_ms = self._now_ms if is_missed else self._timetable.due_ms(self._job, planned_ms)
+        due_ms = self.now_ms if is_missed else self.timetable.due_ms(self.job, planned_ms)
         self._fire(planned_ms, due_ms, RunReason.MISFIRE if is_missed else RunReason.PLAIN)
         self._cursor, self._awaits = None, True
 
@@ -176,7 +162,7 @@ class _Draft:
             if len(self.runs) >= FIRE_ALL_PER_CLAIM:
                 self.capped = True
                 return
-            self._fire(self._cursor, self._now_ms, RunReason.MISFIRE)
+            self._fire(self._cursor, self.now_ms, RunReason.MISFIRE)
             self._advance(self._cursor)
 
     def _skip_missed(self, oldest_ms: int) -> None:
@@ -190,9 +176,9 @@ class _Draft:
                 break
             self._advance(self._cursor)
         uncounted = len(missed) > SKIPS_COUNTED
-        if self._job.misfire_policy is MisfirePolicy.FIRE_ONCE:
+        if self.job.misfire_policy is MisfirePolicy.FIRE_ONCE:
             # with too many to count the last one is not known, so the first stays outside of the range
-            self._fire(missed.pop(0 if uncounted else -1), self._now_ms, RunReason.MISFIRE)
+            self._fire(missed.pop(0 if uncounted else -1), self.now_ms, RunReason.MISFIRE)
         if missed:
             range_end = (oldest_ms - 1, SKIPS_COUNTED + 1) if uncounted else (missed[-1], len(missed))
             self.runs.append(self._row(missed[0], missed[0], RunReason.MISFIRE, skipped=range_end))
@@ -204,14 +190,14 @@ class _Draft:
         self, planned_ms: int, due_ms: int, reason: RunReason, skipped: tuple[int, int] | None = None
     ) -> Run:
         return new_run(
-            self._job,
+            self.job,
             origin=Origin.SCHEDULE,
             origin_key=planned_ms,
             due_ms=due_ms,
             planned_ms=planned_ms,
-            now_ms=self._now_ms,
+            now_ms=self.now_ms,
             # what jitter moves beyond the window stays a row until it comes near
-            epoch=self._epoch if due_ms <= self._horizon_ms else 0,
+            epoch=self.epoch if due_ms <= self.horizon_ms else 0,
             reason=reason,
             skipped=skipped,
         )
@@ -228,19 +214,11 @@ def recheck(
 ) -> dict[int, RunReason]:
     """Apply the misfire rule again to planned rows that no node held for a while, such as after a takeover.
 
-    Args:
-        runs: Planned runs, in any order.
-        jobs: Their jobs; a run whose job is missing is left alone.
-        now_ms: The shared time.
-        threshold_ms: The misfire threshold of jobs that have none of their own.
-        last_missed: Asked at most once, for jobs whose last missed fire runs, and the planned time of the earliest of
-            those seen: gives the planned time of the last missed fire that has a row, by job.
-        limited: Groups in which runs queue for room.
-
-    Returns:
-        Run id to reason, for runs to be skipped. Runs that a person, a retry or the fire-all policy asked for stay,
-        and so do those that were on time and may have been waiting for an executor, for room in their group or for
-        the end of another run of their job.
+    Returns the runs to be skipped. Those that a person, a retry or the fire-all policy asked for stay, and so do those
+    that were on time and may have been waiting for an executor, for room in their group (``limited`` are those where
+    runs queue for it) or for the end of another run of their job; a run whose job is missing is left alone.
+    ``last_missed`` is asked at most once, for jobs whose last missed fire runs, and the planned time of the earliest of
+    those seen: it gives the planned time of the last missed fire that has a row, by job.
     """
     stale: dict[int, list[Run]] = {}
     for run in runs:

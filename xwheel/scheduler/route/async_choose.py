@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -24,12 +24,9 @@ from xwheel.scheduler.route.routers import route
 
 logger = logging.getLogger(__name__)
 
-THREADS: Final = 4
-"""Threads of one router; as many calls that hang stop it."""
-
+THREADS: Final = 4  # threads of one router; as many calls that hang stop it
+# executors that are asked at once when one said no: ten dead ones cost little more time than one
 AHEAD: Final = 8
-"""Executors that are asked at once when one said no: ten dead ones cost little more time than one."""
-
 ROUTE_MS: Final = 30_000
 KEEP_MS: Final = 5000
 IDLE_S: Final = 10.0
@@ -38,54 +35,39 @@ NAP_MS: Final = 500
 
 
 class Choice(NamedTuple):
-    """What a router came to: addresses, or why there are none.
-
-    Attributes:
-        is_yet: Of none: there may be some soon, so that the run may wait.
-    """
+    """What a router came to: addresses, or why there are none."""
 
     revision: int
     until_ms: int
     addresses: tuple[str, ...]
     error: str
     has_asked: bool
-    is_yet: bool
+    is_yet: bool  # of none: there may be some soon, so that the run may wait
 
 
 @dataclass(slots=True, eq=False)
 class _Case:
-    """A run whose router is to be called.
-
-    Attributes:
-        began_ms: When its router was called, on the monotonic clock; None while it waits for its turn.
-        call: The thread that calls it; None while it waits.
-    """
+    """A run whose router is to be called."""
 
     run: Run
     job: Job
     executors: Sequence[RegisteredExecutor]
+    # when its router was called, on the monotonic clock; None while it waits for its turn
     began_ms: int | None = None
-    call: PluginCall[None] | None = None
+    call: PluginCall[None] | None = None  # the thread that calls it; None while it waits
 
 
 @dataclass(slots=True, eq=False)
 class _RouterThreads:
-    """The threads of one router and the runs that wait for them, in a line for each job so that none overtakes.
-
-    Attributes:
-        threads: Those that were started, have not ended and are not left behind.
-        idle: Those that wait and were not called since.
-        called: Those that were called and have not woken up yet.
-        working: The run of each job that a thread works on.
-    """
+    """The threads of one router and the runs that wait for them, in a line for each job so that none overtakes."""
 
     name: str
     work: threading.Condition
-    threads: int = 0
-    idle: int = 0
-    called: int = 0
+    threads: int = 0  # those that were started, have not ended and are not left behind
+    idle: int = 0  # those that wait and were not called since
+    called: int = 0  # those that were called and have not woken up yet
     lines: OrderedDict[int, deque[_Case]] = field(default_factory=OrderedDict)
-    working: dict[int, _Case] = field(default_factory=dict)
+    working: dict[int, _Case] = field(default_factory=dict)  # the run of each job that a thread works on
 
     def take(self) -> _Case | None:
         """Return the next run of a job that no thread works on; jobs take turns."""
@@ -100,38 +82,25 @@ class _RouterThreads:
         return None
 
 
+@dataclass(eq=False, repr=False)
 class AsyncChooser:
     """Calls such routers, each on few threads of its own, so that one that hangs holds up no other.
 
     Thread-safety: :meth:`choose` belongs to the tick thread and never waits, :meth:`step` to a thread of its own;
     :meth:`is_held` and :meth:`stop` may be called from anywhere. One lock guards everything and is never held while a
     router or an executor works.
-
-    Args:
-        routers: Routers by name.
-        loads: Counts runs.
-        probes: Asks executors.
-        give_back: Takes runs whose choice is there; they are routed again, and then find it.
-        clock: Where time comes from.
-        limit: Runs that may be out at once; others wait as planned.
     """
 
-    def __init__(
-        self,
-        routers: Mapping[str, Router],
-        loads: Loads,
-        probes: Probes,
-        give_back: Callable[[Sequence[Run]], None],
-        clock: Clock,
-        *,
-        limit: int = ASKED_LIMIT,
-    ) -> None:
-        self._routers = routers
-        self._loads = loads
-        self._probes = probes
-        self._give_back = give_back
-        self._clock = clock
-        self._limit = limit
+    routers: Mapping[str, Router]
+    loads: Loads
+    probes: Probes
+    # takes runs whose choice is there; they are routed again, and then find it
+    give_back: Callable[[Sequence[Run]], None]
+    clock: Clock
+    _: KW_ONLY
+    limit: int = ASKED_LIMIT  # runs that may be out at once; others wait as planned
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._pending: dict[int, _Case] = {}
         self._choices: OrderedDict[int, Choice] = OrderedDict()
@@ -167,7 +136,7 @@ class AsyncChooser:
             self._choices.pop(run.id, None)
             if run.id in self._pending:
                 return None
-            if self._stopped or len(self._pending) >= self._limit:
+            if self._stopped or len(self._pending) >= self.limit:
                 return ()
             self._take(_Case(run, job, executors))
         return None
@@ -194,7 +163,7 @@ class AsyncChooser:
 
     def step(self, now_ms: int) -> int:
         """Give up on calls that last too long, forget old choices; return how long to wait in milliseconds."""
-        oldest_ms = self._clock.monotonic_ms() - ROUTE_MS
+        oldest_ms = self.clock.monotonic_ms() - ROUTE_MS
         failed: list[tuple[_Case, str]] = []
         with self._lock:
             while self._choices and next(iter(self._choices.values())).until_ms <= now_ms:
@@ -255,7 +224,7 @@ class AsyncChooser:
             while not self._stopped:
                 case = group.take()
                 if case is not None:
-                    case.began_ms, case.call = self._clock.monotonic_ms(), call
+                    case.began_ms, case.call = self.clock.monotonic_ms(), call
                     return case
                 group.idle += 1
                 group.work.wait(IDLE_S)
@@ -272,16 +241,16 @@ class AsyncChooser:
         """Call a router for a run; return whether this thread is to go on."""
         addresses: tuple[str, ...] = ()
         error, is_yet = "", False
-        asked = _Asked(case, self._probes, self._deadline_s)
+        asked = _Asked(case, self.probes, self._deadline_s)
         try:
             chosen = route(
                 case.job,
                 case.executors,
-                self._routers,
+                self.routers,
                 beat=asked.beat,
                 idle_beat=asked.idle_beat,
-                load=self._loads.load,
-                now_ms=self._clock.now_ms(),
+                load=self.loads.load,
+                now_ms=self.clock.now_ms(),
             )
             addresses = tuple(executor.address for executor in chosen)
             asked.spend(addresses)
@@ -298,7 +267,7 @@ class AsyncChooser:
 
     def _deadline_s(self, case: _Case) -> float:
         began_ms = case.began_ms or 0
-        return max(0.0, (began_ms + ROUTE_MS - self._clock.monotonic_ms()) / 1000)
+        return max(0.0, (began_ms + ROUTE_MS - self.clock.monotonic_ms()) / 1000)
 
     def _give_up(self, group: _RouterThreads, oldest_ms: int) -> list[tuple[_Case, str]]:
         """Return the runs whose router hangs, and those that wait for it in vain, with the reasons."""
@@ -335,7 +304,7 @@ class AsyncChooser:
         has_asked: bool = True,
         is_yet: bool = False,
     ) -> None:
-        until_ms = self._clock.now_ms() + KEEP_MS
+        until_ms = self.clock.now_ms() + KEEP_MS
         with self._lock:
             if self._stopped:
                 return
@@ -343,31 +312,35 @@ class AsyncChooser:
             self._choices[case.run.id] = Choice(
                 case.job.revision, until_ms, addresses, error, has_asked, is_yet
             )
-            if len(self._choices) > self._limit:
+            if len(self._choices) > self.limit:
                 self._choices.popitem(last=False)  # that run asks again
             self._pending.pop(case.run.id, None)
-        self._give_back([case.run])
+        self.give_back([case.run])
 
 
+@dataclass(eq=False, repr=False)
 class _Asked:
     """The questions of one call of a router."""
 
-    def __init__(self, case: _Case, probes: Probes, deadline_s: Callable[[_Case], float]) -> None:
-        self._case = case
-        self._probes = probes
-        self._deadline_s = deadline_s
-        self._executors: Mapping[str, RegisteredExecutor] = {item.address: item for item in case.executors}
+    case: _Case
+    probes: Probes
+    deadline_s: Callable[[_Case], float]
+
+    def __post_init__(self) -> None:
+        self._executors: Mapping[str, RegisteredExecutor] = {
+            item.address: item for item in self.case.executors
+        }
         self._idle: set[str] = set()
         self.has_asked = False
 
     def beat(self, address: str) -> bool:
         """Return whether an executor lives."""
-        return self._ask(address, self._probes.beat)
+        return self._ask(address, self.probes.beat)
 
     def idle_beat(self, address: str) -> bool:
         """Return whether the job is idle there."""
-        job_id = self._case.job.id
-        answer = self._ask(address, lambda executor: self._probes.idle_beat(executor, job_id))
+        job_id = self.case.job.id
+        answer = self._ask(address, lambda executor: self.probes.idle_beat(executor, job_id))
         if answer:
             self._idle.add(address)
         return answer
@@ -375,7 +348,7 @@ class _Asked:
     def spend(self, chosen: Sequence[str]) -> None:
         """Note that the answers of those who were chosen for being idle served their purpose."""
         for address in self._idle.intersection(chosen):
-            self._probes.spend(self._executors[address], self._case.job.id)
+            self.probes.spend(self._executors[address], self.case.job.id)
 
     def _ask(self, address: str, put: Callable[[RegisteredExecutor], Future[bool]]) -> bool:
         self.has_asked = True
@@ -383,7 +356,7 @@ class _Asked:
         if executor is None:
             raise RouteError(f"it asks {address}, which is no live executor of the job's group")
         try:
-            answer = put(executor).result(self._deadline_s(self._case))
+            answer = put(executor).result(self.deadline_s(self.case))
         except TimeoutError:
             raise RouteError(f"{address} gave no answer in time") from None
         if not answer:

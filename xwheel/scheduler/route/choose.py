@@ -17,25 +17,18 @@ class Chooser:
     Thread-safety: tick thread only.
 
     Args:
-        routers: Routers by name.
-        elsewhere: Calls the others.
-        loads: Counts runs.
         trusted: Names of the routers that may work on the tick thread, if they ask no executor.
     """
 
     def __init__(
-        self,
-        routers: Mapping[str, Router],
-        elsewhere: AsyncChooser,
-        loads: Loads,
-        trusted: Collection[str],
+        self, routers: Mapping[str, Router], elsewhere: AsyncChooser, loads: Loads, trusted: Collection[str]
     ) -> None:
         names = routers.keys() & set(trusted)
         # which ones ask is settled here: an attribute of a plugin may be code, too
         here = {name: routers[name] for name in names if not routers[name].asks}
         self._here = here
         self._routers = _OnTick(routers, here)
-        self._elsewhere = elsewhere
+        self.elsewhere = elsewhere
         self._loads = loads
         self._given: Sequence[RegisteredExecutor] = ()
         self._executors: Sequence[RegisteredExecutor] = ()
@@ -74,18 +67,10 @@ class Chooser:
                 self._known,
             )
         except ElsewhereError:
-            return self._elsewhere.choose(run, job, executors, now_ms)
+            return self.elsewhere.choose(run, job, executors, now_ms)
         if loads.is_asked:
             loads.chosen(chosen, now_ms)
         return chosen
-
-    def has_older(self, run: Run) -> bool:
-        """Return whether an older run of the same job is where its router is asked."""
-        return self._elsewhere.has_older(run)
-
-    def has_asked(self, run: Run) -> bool:
-        """Return whether a run's router asked executors a moment ago."""
-        return self._elsewhere.has_chosen(run.id)
 
 
 class _OnTick(Mapping[str, Router]):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from xwheel.errors import NoExecutorYetError, PluginError, RouteError
-from xwheel.model import Job, Origin, RegisteredExecutor, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import Job, Origin, RegisteredExecutor, Run, RunReason, RunState
 from xwheel.scheduler.executors.registry import ExecutorRegistry, is_spared
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.job_cache import JobCache
@@ -17,9 +17,8 @@ from xwheel.scheduler.send.not_yet import ASKING_MS, NotYet
 from xwheel.storage import jobs, runs
 from xwheel.storage.database.engine import Connection, Database
 
+# so often one run that may wait is sent to an executor that could not be reached lately; the others wait for it
 PROBE_MS = 2000
-"""So often one run that may wait is sent to an executor that could not be reached lately; the others wait for it."""
-
 KNOWN_PROBES = 10_000
 
 
@@ -33,33 +32,18 @@ class _Absent(NamedTuple):
     message: str
 
 
+@dataclass(eq=False, repr=False)
 class DueRouting:
-    """Reads due runs and finds their executors. Everything here runs on the tick thread.
+    """Reads due runs and finds their executors. Everything here runs on the tick thread."""
 
-    Args:
-        db: The database.
-        registry: Knows the live executors.
-        chooser: Chooses who gets a run.
-        deferred: Knows which runs wait already.
-        job_cache: Jobs that need not be read.
-        not_yet: Knows which executors take no run of a job yet.
-    """
+    db: Database
+    registry: ExecutorRegistry
+    chooser: Chooser
+    deferred: DeferredRuns
+    job_cache: JobCache
+    not_yet: NotYet
 
-    def __init__(
-        self,
-        db: Database,
-        registry: ExecutorRegistry,
-        chooser: Chooser,
-        deferred: DeferredRuns,
-        job_cache: JobCache,
-        not_yet: NotYet,
-    ) -> None:
-        self._db = db
-        self._registry = registry
-        self._chooser = chooser
-        self._deferred = deferred
-        self._job_cache = job_cache
-        self._not_yet = not_yet
+    def __post_init__(self) -> None:
         self._probes: dict[str, int] = {}
 
     def route(self, queued: Sequence[Queued], now_ms: int) -> Batch:
@@ -70,7 +54,7 @@ class DueRouting:
         elsewhere: list[int] = []
         for run, job in self._read(queued):
             if job.group_id not in live:
-                live[job.group_id] = self._registry.live(job.group_id, now_ms)
+                live[job.group_id] = self.registry.live(job.group_id, now_ms)
             able = _able(run, live[job.group_id])
             if not able:
                 line = Line("executor", job.group_id, run.address or "")
@@ -78,7 +62,7 @@ class DueRouting:
                 continue
             try:
                 is_settled = run.address is not None and " " not in run.address
-                chosen = able if is_settled else self._chooser.choose(run, job, able, now_ms)
+                chosen = able if is_settled else self.chooser.choose(run, job, able, now_ms)
             except NoExecutorYetError as error:
                 absent.append(_Absent(run, job, _own_line(job), RunReason.NO_ROUTE, str(error)))
                 continue
@@ -95,7 +79,7 @@ class DueRouting:
                 elsewhere.append(run.id)
             else:
                 batch.waiting.add(run.id)
-        self._deferred.asked_elsewhere(elsewhere, now_ms)
+        self.deferred.asked_elsewhere(elsewhere, now_ms)
         if absent:
             self._await_executors(batch, absent, now_ms)
         return batch
@@ -105,7 +89,7 @@ class DueRouting:
 
         Memory may be behind: the fence asks the rows whether the run is still planned and the job still the same.
         """
-        known = self._job_cache.jobs  # another thread may replace it meanwhile
+        known = self.job_cache.jobs  # another thread may replace it meanwhile
         due: dict[int, tuple[Run, Job]] = {}
         unread: dict[int, int] = {}
         for item in queued:
@@ -115,7 +99,7 @@ class DueRouting:
             else:
                 unread[item.id] = item.epoch
         if unread:
-            with self._db.read() as conn:
+            with self.db.read() as conn:
                 # what another node adopted since is no longer ours to decide about
                 found = [
                     item
@@ -128,7 +112,7 @@ class DueRouting:
 
     def _load_jobs(self, conn: Connection, due: Sequence[runs.DueRun]) -> dict[int, Job]:
         """Return the jobs of due runs; those whose revision stood still come from memory."""
-        known = self._job_cache.jobs  # another thread may replace it meanwhile
+        known = self.job_cache.jobs  # another thread may replace it meanwhile
         owners: dict[int, Job] = {}
         stale: set[int] = set()
         for item in due:
@@ -139,7 +123,7 @@ class DueRouting:
                 stale.add(item.run.job_id)
         if stale:
             found = jobs.get_jobs(conn, stale)
-            self._job_cache.remember(list(found.values()))
+            self.job_cache.remember(list(found.values()))
             owners.update(found)
         return owners
 
@@ -158,11 +142,15 @@ class DueRouting:
     def _waits_for(self, run: Run, executors: Sequence[RegisteredExecutor], now_ms: int) -> bool:
         """Return whether the one executor that a run would go to is better not tried again so soon."""
         executor = executors[0]
-        if len(executors) > 1 or executor.suspect_until_ms <= now_ms or self._chooser.has_asked(run):
+        if (
+            len(executors) > 1
+            or executor.suspect_until_ms <= now_ms
+            or self.chooser.elsewhere.has_chosen(run.id)
+        ):
             return False
         if is_spared(executor, now_ms) or now_ms < self._probes.get(executor.address, 0):
             return True
-        if self._deferred.older(run, "executor"):  # that one is to find out
+        if self.deferred.older(run, "executor"):  # that one is to find out
             return True
         if len(self._probes) >= KNOWN_PROBES:
             self._probes.clear()
@@ -172,19 +160,19 @@ class DueRouting:
     def _said_not_yet(self, run: Run, executors: Sequence[RegisteredExecutor], now_ms: int) -> str:
         """Return what the one executor said that a run would go to, if it takes none of the job yet."""
         address = executors[0].address
-        said = self._not_yet.find(address, run.job_id)
+        said = self.not_yet.find(address, run.job_id)
         if said is None or len(executors) > 1:
             return ""
         # an older one is to ask, but not for long: it may wait for something else
-        may_wait = now_ms < said.until_ms + ASKING_MS and self._deferred.older(run, "executor")
+        may_wait = now_ms < said.until_ms + ASKING_MS and self.deferred.older(run, "executor")
         if now_ms < said.until_ms or may_wait:
             return said.message
-        self._not_yet.begin(address, run.job_id, now_ms)
+        self.not_yet.begin(address, run.job_id, now_ms)
         return ""
 
     def _await_executors(self, batch: Batch, absent: list[_Absent], now_ms: int) -> None:
         """Let runs that no executor may have yet wait if their job says so, one scheduled fire of a job at most."""
-        with self._db.read() as conn:  # one that was cancelled meanwhile must not hold up those behind it
+        with self.db.read() as conn:  # one that was cancelled meanwhile must not hold up those behind it
             planned = {run.id for run in runs.list_planned(conn, [item.run.id for item in absent])}
         absent.sort(key=lambda item: (item.run.due_ms, item.run.id))
         waiting: set[int] = set()
@@ -195,7 +183,9 @@ class DueRouting:
             if now_ms >= until_ms:
                 batch.close(run, RunState.REFUSED, reason, _waited(message, run, job, now_ms, reason))
             elif run.origin is Origin.SCHEDULE and (
-                job.id in waiting or self._deferred.older(run, "executor") or self._chooser.has_older(run)
+                job.id in waiting
+                or self.deferred.older(run, "executor")
+                or self.chooser.elsewhere.has_older(run)
             ):
                 text = f"an earlier run of job {job.id} waits for an executor already"
                 batch.close(run, RunState.SKIPPED, RunReason.WAITING_FOR_EXECUTOR, text)

@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from xwheel.clock import Clock
@@ -19,25 +20,17 @@ logger = logging.getLogger(__name__)
 
 FRESH_MS: Final = 1000
 IDLE_FRESH_MS: Final = 100
-SPENT_MS: Final = 200
-"""By then the run that goes there is there, and the executor says so itself."""
-
+SPENT_MS: Final = 200  # by then the run that goes there is there, and the executor says so itself
 KEPT: Final = 20_000
 POLL_MS: Final = 200
 
 
 class Probe(NamedTuple):
-    """A question.
-
-    Attributes:
-        address: The executor that is asked.
-        group_id: The executor's group.
-        job_id: Whether this job is idle there; 0 for whether the executor lives.
-    """
+    """A question."""
 
     address: str
     group_id: int
-    job_id: int = 0
+    job_id: int = 0  # whether this job is idle there; 0 for whether the executor lives
 
 
 class _Known(NamedTuple):
@@ -48,22 +41,19 @@ class _Known(NamedTuple):
     at_ms: float = math.inf
 
 
+@dataclass(eq=False, repr=False)
 class Probes:
     """Asks executors and keeps their answers for a moment, so that many runs cost one question.
 
-    Thread-safety: :meth:`step` and :meth:`close` belong to the one that owns the calls; everything else may be
+    Thread-safety: :meth:`step` belongs to the one that owns the calls; everything else may be
     called from any thread.
-
-    Args:
-        calls: Puts the questions.
-        registry: SharedAnswer addresses that could not be reached.
-        clock: Where time comes from.
     """
 
-    def __init__(self, calls: ExecutorClient, registry: ExecutorRegistry, clock: Clock) -> None:
-        self._calls = calls
-        self._registry = registry
-        self._clock = clock
+    calls: ExecutorClient
+    registry: ExecutorRegistry
+    clock: Clock
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[Probe, _Known] = {}
         self._discarded: dict[str, int] = {}
@@ -72,16 +62,14 @@ class Probes:
     def beat(self, executor: RegisteredExecutor) -> Future[bool]:
         """Ask whether an executor lives; return what will hold the answer.
 
-        Raises:
-            RouteError: The node stops.
+        Raises RouteError if the node stops.
         """
         return self._put(Probe(executor.address, executor.group_id), executor)
 
     def idle_beat(self, executor: RegisteredExecutor, job_id: int) -> Future[bool]:
         """Ask whether an executor has nothing of a job; return what will hold the answer.
 
-        Raises:
-            RouteError: The node stops.
+        Raises likewise.
         """
         return self._put(Probe(executor.address, executor.group_id, job_id), executor)
 
@@ -90,7 +78,7 @@ class Probes:
         probe = Probe(executor.address, executor.group_id, job_id)
         answer: Future[bool] = Future()
         answer.set_result(False)
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         with self._lock:
             known = self._known.get(probe)
             if known is not None and known.answer.done():
@@ -98,7 +86,7 @@ class Probes:
 
     def discard(self, address: str) -> None:
         """Discard what an address answered until now: it could not be reached."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         with self._lock:
             if len(self._discarded) >= KEPT:
                 self._discarded.clear()
@@ -109,18 +97,18 @@ class Probes:
 
     def step(self, now_ms: int) -> int:
         """Move questions on for a while; return 0: the waiting happens inside."""
-        for answer in self._calls.poll(POLL_MS):
+        for answer in self.calls.poll(POLL_MS):
             probe = answer.key
             assert isinstance(probe, Probe)  # noqa: S101 - we put it there
             if not answer.reached:
-                self._registry.suspect(probe.address, now_ms)
+                self.registry.suspect(probe.address, now_ms)
             elif answer.response is None and answer.status == HTTP_OK:
                 logger.warning("%s gave an unreadable answer to a beat: %s", probe.address, answer.error)
             with self._lock:
                 known = self._known.get(probe)
                 if known is not None and not known.answer.done():
                     fresh_ms = IDLE_FRESH_MS if probe.job_id else FRESH_MS
-                    at_ms = self._clock.monotonic_ms()
+                    at_ms = self.clock.monotonic_ms()
                     self._known[probe] = _Known(known.answer, at_ms + fresh_ms, at_ms)
                     known.answer.set_result(answer.response is not None and answer.response.ok)
         return 0
@@ -133,15 +121,11 @@ class Probes:
                 if not known.answer.done():
                     known.answer.set_exception(RouteError("the node stops"))
             self._known.clear()
-        self._calls.wake()
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._calls.close()
+        self.calls.wake()
 
     def _put(self, probe: Probe, executor: RegisteredExecutor) -> Future[bool]:
         """Ask, unless the answer is known or on its way."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         with self._lock:
             if self._stopped:
                 raise RouteError("the node stops")
@@ -160,7 +144,7 @@ class Probes:
             path, body = contract.BEAT, b"{}"
             if probe.job_id:
                 path, body = contract.IDLE_BEAT, codec.encode_idle_beat(probe.job_id)
-            self._calls.ask(probe, executor, path, body)
+            self.calls.ask(probe, executor, path, body)
         return known.answer
 
     def _forget_some(self) -> None:

@@ -29,14 +29,7 @@ def route(
 ) -> Sequence[RegisteredExecutor]:
     """Return the executors that shall run a job: one, or several for one shard each.
 
-    Args:
-        job: The job.
-        executors: Live executors of its group, suspects last.
-        routers: Routers by name.
-        beat: Asks an address whether it lives; for routers that say so only.
-        idle_beat: Asks an address whether the job is idle there.
-        load: How many runs an address has.
-        now_ms: The shared time.
+    Suspects come last among the executors. Only routers that say so may ask.
 
     Raises:
         NoExecutorYetError: The router says that none may have it now, and one may soon.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
 from xwheel.errors import ConflictError, NotFoundError, StorageError
-from xwheel.model import FINAL_STATES, Run, RunState
+from xwheel.model import FINAL_STATES, Run, RunReason, RunState
 from xwheel.model.access import Permission, current_actor
-from xwheel.model.reasons import RunReason
 from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.records import Outcome
@@ -23,45 +23,26 @@ logger = logging.getLogger(__name__)
 ATTEMPTS = 5
 
 
+@dataclass(eq=False, repr=False)
 class RunKiller:
-    """Takes kills, on any node; the node that holds the run's partition sends them.
+    """Takes kills, on any node; the node that holds the run's partition sends them."""
 
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        finisher: Closes runs that no executor got yet.
-        audit: Where kills are recorded.
-        wake: Ends the wait of the checks on this node.
-    """
-
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        finisher: Finisher,
-        audit: AuditTrail,
-        wake: Callable[[], None],
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._finisher = finisher
-        self._audit = audit
-        self._wake = wake
+    db: Database
+    clock: Clock
+    finisher: Finisher
+    audit: AuditTrail
+    wake: Callable[[], None]  # ends the wait of the checks on this node
 
     def kill(self, run_id: int) -> Run:
         """End a run, or begin to; asking again changes nothing.
 
-        Returns:
-            The run as it stands now: cancelled if no executor got it yet, otherwise open with ``kill_requested``.
-
-        Raises:
-            NotFoundError: There is no such run.
-            ConflictError: It ended already.
+        Returns it as it stands now: cancelled if no executor got it yet, otherwise open with ``kill_requested``. Raises
+        NotFoundError without such a run, ConflictError if it ended already.
         """
         for _ in range(ATTEMPTS):
-            run = self._db.transaction(lambda conn: self._request(conn, run_id))
+            run = self.db.transaction(lambda conn: self._request(conn, run_id))
             if run.state is not RunState.PLANNED:
-                self._wake()
+                self.wake()
                 return run
             outcome = Outcome(
                 run_id=run_id,
@@ -69,8 +50,8 @@ class RunKiller:
                 reason=RunReason.KILLED_BY_USER,
                 created_ms=run.created_ms,
             )
-            self._finisher.finish([outcome], also=self._record_cancelled)
-            with self._db.read() as conn:
+            self.finisher.finish([outcome], also=self._record_cancelled)
+            with self.db.read() as conn:
                 run = runs.get_run(conn, run_id)
             if run.state is RunState.CANCELLED and run.reason == RunReason.KILLED_BY_USER:
                 logger.info("run %d of job %d was cancelled before it was sent", run_id, run.job_id)
@@ -87,7 +68,7 @@ class RunKiller:
             raise ConflictError(f"run {run_id} ended already: it is {run.state}")
         if run.state is RunState.PLANNED or run.kill_requested:
             return run
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         open_runs.request_kill(conn, run_id, now_ms)
         self._record(conn, run, {"kill_requested": True})
         return replace(run, kill_requested=True, check_ms=now_ms)
@@ -98,7 +79,7 @@ class RunKiller:
 
     def _record(self, conn: Connection, run: Run, after: Mapping[str, object]) -> None:
         before = {"state": run.state, "kill_requested": run.kill_requested}
-        self._audit.record(
+        self.audit.record(
             conn,
             "run.kill",
             "run",

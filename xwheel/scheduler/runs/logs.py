@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError
 from xwheel.model import FINAL_STATES, Run
@@ -15,41 +16,25 @@ from xwheel.wire.http.tls import NO_FILES, TlsFiles
 from xwheel.wire.messages import LogData, LogRequest
 
 
+@dataclass(eq=False, repr=False)
 class ExecutorLogs:
-    """Reads run logs at the executors that have them; addresses come from the run's row, never from a request.
+    """Reads run logs at the executors that have them; addresses come from the run's row, never from a request."""
 
-    Args:
-        registry: Live executors, which alone are called, and what with.
-        now_ms: The shared time.
-        timeout_s: Time limit of a call in seconds.
-        networks: Which addresses may be called.
-        tls: The authority that https calls trust, and the certificate that they show.
-    """
-
-    def __init__(
-        self,
-        registry: ExecutorRegistry,
-        now_ms: Callable[[], int],
-        *,
-        timeout_s: float,
-        networks: ExecutorNetworks,
-        tls: TlsFiles = NO_FILES,
-    ) -> None:
-        self._registry = registry
-        self._now_ms = now_ms
-        self._timeout_s = timeout_s
-        self._networks = networks
-        self._tls = tls
+    registry: ExecutorRegistry  # live executors, which alone are called, and what with
+    now_ms: Callable[[], int]  # the shared time
+    _: KW_ONLY
+    timeout_s: float  # time limit of a call in seconds
+    networks: ExecutorNetworks
+    tls: TlsFiles = NO_FILES
 
     def is_live(self, run: Run) -> bool:
         """Return whether the executor that has a run is registered now: what listens there gets a token."""
-        return self._registry.is_live(run.group_id, run.address or "", self._now_ms())
+        return self.registry.is_live(run.group_id, run.address or "", self.now_ms())
 
     def read_log(self, run: Run, from_line: int) -> LogText:
         """Return a piece of a log from a line on; empty while the run was not sent.
 
-        Raises:
-            WireError: The executor is gone, cannot be reached or refuses.
+        Raises WireError if the executor is gone, cannot be reached or refuses.
         """
         # as of before the log is read: what comes later may be missing in it
         is_final = run.state in FINAL_STATES
@@ -78,7 +63,7 @@ class ExecutorLogs:
 
     def _fetch(self, run: Run, address: str, from_line: int, tail: int = 0) -> LogData:
         # what listens there gets a token, so it must be an executor that is registered now
-        if not self._registry.is_live(run.group_id, address, self._now_ms()):
+        if not self.registry.is_live(run.group_id, address, self.now_ms()):
             raise ExecutorUnreachableError(
                 address, f"no live executor, so run {run.id} has no log", sent=False
             )
@@ -89,11 +74,11 @@ class ExecutorLogs:
         response = post(
             contract.join_url(address, contract.LOG),
             codec.encode_log_request(request),
-            token=self._registry.token_at(run.group_id, address),
-            app_name=self._registry.app_name(run.group_id),
-            timeout_s=self._timeout_s,
-            tls=self._tls,
-            guard=self._networks.refusal,
+            token=self.registry.token_at(run.group_id, address),
+            app_name=self.registry.app_name(run.group_id),
+            timeout_s=self.timeout_s,
+            tls=self.tls,
+            guard=self.networks.refusal,
         )
         if not response.ok:
             raise ExecutorRefusedError(f"{address} has no log of run {run.id}: {response.message}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -26,29 +27,19 @@ from xwheel.storage.run_ids import RunIds
 
 KEY_BITS: Final = 62
 MAX_DELAY_MS: Final = 366 * 86_400_000
+# an instant that passed so lately was meant to be now: the caller's clock is another one
 PAST_MS: Final = 60_000
-"""An instant that passed so lately was meant to be now: the caller's clock is another one."""
-
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class When(NamedTuple):
-    """When a run by hand is due: at once, unless it says something else.
+    """When a run by hand is due: at once, unless it says something else."""
 
-    Attributes:
-        delay_ms: This long after it was asked for.
-        at_ms: At this instant; None for after the delay.
-    """
-
-    delay_ms: int = 0
-    at_ms: int | None = None
+    delay_ms: int = 0  # this long after it was asked for
+    at_ms: int | None = None  # at this instant; None for after the delay
 
     def due_ms(self, now_ms: int) -> int:
-        """Return when a run is due that is asked for now.
-
-        Raises:
-            FieldError: That has passed, or is too far ahead.
-        """
+        """Return when a run is due that is asked for now; raises FieldError if that has passed, or is too far ahead."""
         if self.at_ms is None:
             return now_ms + self.delay_ms
         if self.at_ms < now_ms - PAST_MS:
@@ -73,12 +64,7 @@ AT_ONCE: Final = When()
 def read_when(delay_ms: int | None, at: str | None) -> When:
     """Return when a run is due, of what a request says.
 
-    Args:
-        delay_ms: Milliseconds, or None.
-        at: ISO 8601 with an offset, or None.
-
-    Raises:
-        FieldError: Both are given, or the instant cannot be read.
+    ``at`` is ISO 8601 with an offset. Raises FieldError if both are given, or the instant cannot be read.
     """
     if at is None:
         return AT_ONCE if delay_ms is None else When(delay_ms)
@@ -94,37 +80,18 @@ def read_when(delay_ms: int | None, at: str | None) -> When:
     return When(at_ms=at_ms)
 
 
+@dataclass(eq=False, repr=False)
 class RunNow:
-    """Plans runs by hand.
+    """Plans runs by hand."""
 
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        run_ids: Source of run ids.
-        scripts: Knows which jobs lack their source.
-        audit: Where runs by hand are recorded.
-        wake: Called when something is to be adopted.
-        limits: How long parameters may be.
-    """
-
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        run_ids: RunIds,
-        scripts: Scripts,
-        audit: AuditTrail,
-        wake: Callable[[], None],
-        *,
-        limits: TextLimits = DEFAULT_LIMITS,
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._run_ids = run_ids
-        self._scripts = scripts
-        self._audit = audit
-        self._wake = wake
-        self._limits = limits
+    db: Database
+    clock: Clock
+    run_ids: RunIds
+    scripts: Scripts
+    audit: AuditTrail
+    wake: Callable[[], None]  # called when something is to be adopted
+    _: KW_ONLY
+    limits: TextLimits = DEFAULT_LIMITS
 
     def run(
         self,
@@ -138,44 +105,36 @@ class RunNow:
     ) -> Run:
         """Plan a run of a job; one that is due later is a row until it comes near.
 
-        Args:
-            job_id: The job.
-            param: Replaces the job's parameter; an empty one counts.
-            idempotency_key: A second call with the same key returns the first call's run.
-            addresses: The registered executors among which the job's router chooses; none for all that are live.
-            when: When it is due.
-            again: The run that is to be done once more, for the audit; None for a new one.
-
-        Raises:
-            NotFoundError: The job does not exist.
-            FieldError: It lacks its source, the parameter or the addresses are too long, or its time has passed or is
-                too far ahead.
+        An empty parameter replaces the job's, too. A second call with the same idempotency key returns the first call's
+        run. The job's router chooses among the addresses, or, without any, among all that are live. ``again`` is the
+        run that is to be done once more, for the audit. Raises NotFoundError without the job, FieldError if it lacks
+        its source, the parameter or the addresses are too long, or its time has passed or is too far ahead.
         """
-        self._limits.check_param(param)
+        self.limits.check_param(param)
         among = _joined(addresses)
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         due_ms = when.due_ms(now_ms)
-        (run_id,) = self._run_ids.reserve(1)
+        (run_id,) = self.run_ids.reserve(1)
         origin_key = run_id if idempotency_key is None else _hash_key(idempotency_key)
 
         def work(conn: Connection) -> Run:
             job = jobs.get_job(conn, job_id)
             current_actor().need(Permission.RUN, job.group_id, "job", job_id)
-            self._scripts.check(job)
+            self.scripts.check(job)
             run = replace(_planned(job, run_id, origin_key, param, due_ms, now_ms), address=among)
             runs.insert_runs(conn, [run])
             self._record(conn, [run], again)
             return run
 
         try:
-            run = self._db.transaction(work)
+            run = self.db.transaction(work)
         except DuplicateError:
-            with self._db.read() as conn:
+            with self.db.read() as conn:
                 known = runs.find_run(conn, (job_id, Origin.API, origin_key, 0))
             if known is None:
                 raise
             return known
-        self._wake()
+        self.wake()
         return run
 
     def run_many(
@@ -183,21 +142,13 @@ class RunNow:
     ) -> Mapping[int, int | XwheelError]:
         """Plan a run of each of many jobs, in one transaction; those waiting for them are woken by the caller.
 
-        Args:
-            ids: The jobs, each once.
-            param: Replaces their parameters; None for each job's own.
-            when: When they are due.
-
-        Returns:
-            The run of each job, or why it has none.
-
-        Raises:
-            FieldError: The parameter is too long, or the time has passed or is too far ahead.
+        Returns the run of each job, or why it has none. Raises FieldError if the parameter is too long, or the time has
+        passed or is too far ahead.
         """
-        self._limits.check_param(param)
-        now_ms = self._clock.now_ms()
+        self.limits.check_param(param)
+        now_ms = self.clock.now_ms()
         due_ms = when.due_ms(now_ms)
-        run_ids = dict(zip(ids, self._run_ids.reserve(len(ids)), strict=True))
+        run_ids = dict(zip(ids, self.run_ids.reserve(len(ids)), strict=True))
 
         def work(conn: Connection) -> dict[int, int | XwheelError]:
             done: dict[int, int | XwheelError] = {job_id: NotFoundError("job", job_id) for job_id in ids}
@@ -207,7 +158,7 @@ class RunNow:
             for job in found.values():
                 run_id = done[job.id] = run_ids[job.id]
                 try:
-                    self._scripts.check(job)
+                    self.scripts.check(job)
                 except FieldError as error:
                     done[job.id] = error
                 else:
@@ -216,7 +167,7 @@ class RunNow:
             self._record(conn, made)
             return done
 
-        return self._db.transaction(work)
+        return self.db.transaction(work)
 
     def _record(self, conn: Connection, made: Sequence[Run], again: int | None = None) -> None:
         entries = []
@@ -233,15 +184,11 @@ class RunNow:
                     after=said,
                 )
             )
-        self._audit.record_many(conn, entries)
+        self.audit.record_many(conn, entries)
 
 
 def _joined(addresses: Sequence[str]) -> str | None:
-    """Return addresses as a run has them while it is planned, each once.
-
-    Raises:
-        FieldError: They are too many.
-    """
+    """Return addresses as a run has them while it is planned, each once; raises FieldError if they are too many."""
     text = " ".join(dict.fromkeys(addresses))
     if len(text) > MAX_ADDRESSES_LENGTH:
         raise FieldError(

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.errors import (
-    ExecutorError,
-    FieldError,
-    NotFoundError,
-    PluginError,
-    RevisionError,
-)
+from xwheel.errors import ExecutorError, FieldError, NotFoundError, PluginError
 from xwheel.model import GlueVersion, Job, NewSource
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.versions import JobAction, JobVersion
 from xwheel.plugin.contracts import ChecksSavedSource, ChecksSource, GlueType, SavedSource
 from xwheel.plugin.questions import PluginQuestion, PluginQuestions
 from xwheel.plugin.validation import guarded
+from xwheel.scheduler.jobs.rights import lock_job
 from xwheel.scheduler.jobs.validate import DEFAULT_LIMITS, TextLimits
 from xwheel.scheduler.jobs.versions import JobHistory, JobStep
 from xwheel.scheduler.sources import Sources
@@ -31,56 +27,35 @@ from xwheel.storage.database.engine import Connection, Database
 MAX_AUTHOR: Final = 64
 
 
+@dataclass(eq=False, repr=False)
 class Scripts:
     """Saves sources and takes old ones back.
 
     Thread-safety: every method may be called by any thread.
-
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        sources: Knows which jobs lack one.
-        glue_types: What jobs may name.
-        questions: Asks glue types about sources, outside of the transactions that save them.
-        history: Keeps versions of jobs.
-        trusted: Names of the glue types that are asked at once.
-        keep: Versions of a job that stay.
-        limits: How long sources may be.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        sources: Sources,
-        glue_types: Mapping[str, GlueType],
-        questions: PluginQuestions,
-        history: JobHistory,
-        *,
-        trusted: Collection[str] = (),
-        keep: int,
-        limits: TextLimits = DEFAULT_LIMITS,
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._sources = sources
-        self._questions = questions
-        self._history = history
-        self._trusted = trusted
-        self._checks = {name: kind for name, kind in glue_types.items() if isinstance(kind, ChecksSource)}
-        self._saved_checks = {
-            name: kind for name, kind in glue_types.items() if isinstance(kind, ChecksSavedSource)
+    db: Database
+    clock: Clock
+    sources: Sources
+    glue_types: Mapping[str, GlueType]
+    questions: PluginQuestions
+    history: JobHistory
+    _: KW_ONLY
+    trusted: Collection[str] = ()  # names of the glue types that are asked at once
+    keep: int  # versions of a job that stay
+    limits: TextLimits = DEFAULT_LIMITS
+
+    def __post_init__(self) -> None:
+        self._checks = {
+            name: kind for name, kind in self.glue_types.items() if isinstance(kind, ChecksSource)
         }
-        self._keep = keep
-        self._limits = limits
+        self._saved_checks = {
+            name: kind for name, kind in self.glue_types.items() if isinstance(kind, ChecksSavedSource)
+        }
 
     def check(self, job: Job) -> None:
-        """Refuse to start or run a job that lacks its source.
-
-        Raises:
-            FieldError: It does.
-        """
-        if self._sources.lacks(job):
+        """Refuse to start or run a job that lacks its source; raises FieldError."""
+        if self.sources.lacks(job):
             where = f"POST /api/v1/jobs/{job.id}/glue" if job.id else "glue_source"
             raise FieldError(
                 "glue_source",
@@ -90,42 +65,26 @@ class Scripts:
     def save(self, job_id: int, new: NewSource, *, revision: int | None = None) -> GlueVersion:
         """Save a new source of a job; runs that are sent from now on carry it.
 
-        Args:
-            job_id: The job.
-            new: The source.
-            revision: The revision that the caller has seen; None for whatever is there.
-
-        Raises:
-            NotFoundError: The job does not exist.
-            RevisionError: It is at another revision.
-            FieldError: Its glue type takes no source.
+        Raises NotFoundError without the job, RevisionError if it is at another revision, FieldError if its glue type
+        takes no source.
         """
 
         def work(conn: Connection) -> GlueVersion:
-            return self._save(conn, self._locked(conn, job_id, revision), new)
+            return self._save(conn, lock_job(conn, job_id, revision, Permission.SCRIPT), new)
 
-        return self._questions.around(lambda: self._db.transaction(work))
+        return self.questions.around(lambda: self.db.transaction(work))
 
     def restore(
         self, job_id: int, number: int, *, author: str, remark: str = "", revision: int | None = None
     ) -> GlueVersion:
         """Save the source of an old version as the newest one.
 
-        Args:
-            job_id: The job.
-            number: The version whose source is wanted again.
-            author: Who wants it.
-            remark: Empty for a sentence that names the version.
-            revision: The revision that the caller has seen; None for whatever is there.
-
-        Raises:
-            NotFoundError: The job or the version does not exist.
-            RevisionError: The job is at another revision.
-            FieldError: The version was written for another glue type.
+        Without a remark it gets a sentence that names the version. Raises like :meth:`save`, NotFoundError without the
+        version too, and FieldError if it was written for another glue type.
         """
 
         def work(conn: Connection) -> GlueVersion:
-            job = self._locked(conn, job_id, revision)
+            job = lock_job(conn, job_id, revision, Permission.SCRIPT)
             old = scripts.get_version(conn, job_id, number)
             if old.glue_type != job.glue_type:
                 raise FieldError(
@@ -134,30 +93,22 @@ class Scripts:
             words = remark or f"version {number} again"
             return self._save(conn, job, NewSource(source=old.source, author=author, remark=words))
 
-        return self._questions.around(lambda: self._db.transaction(work))
+        return self.questions.around(lambda: self.db.transaction(work))
 
     def save_locked(self, conn: Connection, job: Job, new: NewSource, now_ms: int) -> GlueVersion:
         """Save a source of a job whose row is locked; the job's row must get the version's number.
 
-        The glue type is asked about the source between the attempts of the transaction: see ``PluginQuestions``.
-
-        Raises:
-            FieldError: The glue type takes no source, or not this one.
+        The glue type is asked about the source between the attempts of the transaction: see ``PluginQuestions``. Raises
+        FieldError if the glue type takes no source, or not this one.
         """
         self.check_source(job.glue_type, new, job.group_id)
-        return scripts.insert_version(conn, job.id, job.glue_type, new, now_ms, keep=self._keep)
+        return scripts.insert_version(conn, job.id, job.glue_type, new, now_ms, keep=self.keep)
 
     def source_back(self, conn: Connection, job: Job, glue_type: str, wanted: JobVersion) -> NewSource | None:
         """Return the source that a job had at an earlier revision, to be saved again; None if it had none, or has it.
 
-        Args:
-            conn: Connection; the job's row is locked.
-            job: The job as it is.
-            glue_type: What it will be.
-            wanted: How it was.
-
-        Raises:
-            FieldError: That source is not kept any more.
+        The job's row is locked; ``glue_type`` is what it will be. Raises FieldError if that source is not kept any
+        more.
         """
         number = wanted.glue_version
         if not number or (number == job.glue_version and glue_type == job.glue_type):
@@ -176,15 +127,8 @@ class Scripts:
     def edit_locked(self, conn: Connection, job: Job, merged: Job, new: NewSource | None, now_ms: int) -> int:
         """Save the source that comes with an edit, if it is another one; return the version that counts then.
 
-        Args:
-            conn: Connection.
-            job: As it is; its row is locked.
-            merged: As it is to be. With another glue type the old source counts no more.
-            new: The source, or None to keep what counts.
-            now_ms: The present.
-
-        Raises:
-            FieldError: The glue type takes no source, or a started job would lack its own.
+        ``job`` is as it is, its row locked, ``merged`` as it is to be: with another glue type the old source counts no
+        more. Raises FieldError if the glue type takes no source, or a started job would lack its own.
         """
         version = job.glue_version if merged.glue_type == job.glue_type else 0
         if new is not None:
@@ -201,17 +145,12 @@ class Scripts:
     def check_source(self, name: str, new: NewSource, group_id: int) -> None:
         """Refuse a source that a glue type does not take; asked ahead of a transaction it costs that no second attempt.
 
-        Args:
-            name: The glue type.
-            new: The source.
-            group_id: Group of the job that gets it.
-
-        Raises:
-            FieldError: It is too long, or the glue type takes no source, or not this one.
+        ``group_id`` is that of the job that gets it. Raises FieldError if it is too long, or the glue type takes no
+        source, or not this one.
         """
-        if not self._sources.has_source(name):
+        if not self.sources.has_source(name):
             raise FieldError("glue_source", f"a {name} job has no source")
-        self._limits.check_source(new.source)
+        self.limits.check_source(new.source)
         if name in self._checks:
             glue_type = self._checks[name]
             self._ask(name, ("glue_source", name, new.source), lambda: glue_type.check_source(new.source))
@@ -221,30 +160,23 @@ class Scripts:
     def _check_saved(self, name: str, source: str, group_id: int) -> None:
         """Let a glue type compare a source with what the scheduler has; raises like :meth:`check_source`."""
         glue_type = self._saved_checks[name]
-        saved = SavedSource(source=source, group_id=group_id, database=self._db)
+        saved = SavedSource(source=source, group_id=group_id, database=self.db)
         self._ask(name, ("saved_source", name, group_id, source), lambda: glue_type.check_saved_source(saved))
 
     def _ask(self, name: str, key: Hashable, check: Callable[[], None]) -> None:
         title = f"glue type {name}"
         call = partial(guarded, title, check, allowed=ExecutorError)
         try:
-            self._questions.ask(key, PluginQuestion(title, name in self._trusted, call))
+            self.questions.ask(key, PluginQuestion(title, name in self.trusted, call))
         except ExecutorError as error:
             raise FieldError("glue_source", str(error)) from error
         except PluginError as error:
             raise FieldError("glue_source", f"cannot be read: {error}"[:500]) from error
 
-    def _locked(self, conn: Connection, job_id: int, revision: int | None) -> Job:
-        job = jobs.get_job(conn, job_id, lock=True)
-        current_actor().need(Permission.SCRIPT, job.group_id, "job", job_id)
-        if revision is not None and job.revision != revision:
-            raise RevisionError("job", job_id, job.revision, revision)
-        return job
-
     def _save(self, conn: Connection, job: Job, new: NewSource) -> GlueVersion:
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         made = self.save_locked(conn, job, new, now_ms)
         values = {"glue_version": made.number, "revision": job.revision + 1, "updated_ms": now_ms}
         saved = jobs.update_job(conn, job.id, values)
-        self._history.record(conn, JobAction.SCRIPT, [JobStep(job, saved, new)], now_ms)
+        self.history.record(conn, JobAction.SCRIPT, [JobStep(job, saved, new)], now_ms)
         return made

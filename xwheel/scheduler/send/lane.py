@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from xwheel.errors import WireError
@@ -21,49 +22,33 @@ from xwheel.wire.messages import BatchAnswer, Response, TriggerRequest
 
 POLL_MS: Final = 200
 NOW_OR_LATER: Final = 2**62
+# how long after its next check a run may still be asked again; one that is left over is taken up by that check
 AGAIN_MS: Final = 30_000
-"""How long after its next check a run may still be asked again; one that is left over is taken up by that check."""
-
 NEWEST_GENERATION: Final = 4
 HTTP_OK: Final = 200
 TOO_LARGE: Final = 413
 CLIENT_ERRORS: Final = range(400, 500)
 
 
+@dataclass(eq=False, repr=False)
 class Lane:
-    """One event loop that sends; :meth:`send` may be called from any thread, :meth:`step` from the lane's own.
+    """One event loop that sends; :meth:`send` may be called from any thread, :meth:`step` from the lane's own."""
 
-    Args:
-        client: The lane's connections.
-        results: Gets what came back.
-        lease: Has to have lasted since a fence, and to outlast a send.
-        registry: Knows what each executor is called with.
-        body_limits: SharedAnswer the size of a request that an address refused for it.
-        timeout_ms: Time limit of a send.
-    """
+    client: HttpClient
+    results: ResultWriter
+    lease: Lease
+    registry: ExecutorRegistry
+    body_limits: BodyLimits
+    _: KW_ONLY
+    timeout_ms: int  # time limit of a send
 
-    def __init__(
-        self,
-        client: HttpClient,
-        results: ResultWriter,
-        lease: Lease,
-        registry: ExecutorRegistry,
-        body_limits: BodyLimits,
-        *,
-        timeout_ms: int,
-    ) -> None:
-        self._client = client
-        self._results = results
-        self._lease = lease
-        self._registry = registry
-        self._body_limits = body_limits
-        self._timeout_ms = timeout_ms
+    def __post_init__(self) -> None:
         self._sending: set[int] = set()
 
     def send(self, parcel: Parcel) -> None:
         """Start the request for a parcel that was fenced; what is to follow it goes once it is answered."""
         self._sending.update([shard.run.id for shard in parcel.whole().shards])
-        if self._lease.may_send(_fenced_ms(parcel), self._timeout_ms):
+        if self.lease.may_send(_fenced_ms(parcel), self.timeout_ms):
             self._submit(parcel)
         else:
             self._hand_over([_untried(parcel, "the lease is too short for a send")])
@@ -74,33 +59,33 @@ class Lane:
 
     def step(self, now_ms: int) -> int:
         """Move bytes for a while; return 0: the waiting happens inside."""
-        results = self._client.poll(POLL_MS)
+        results = self.client.poll(POLL_MS)
         if results:
             self._hand_over([item for result in results for item in self._read(result, now_ms)])
         return 0
 
     def wake(self) -> None:
         """End the current poll."""
-        self._client.wake()
+        self.client.wake()
 
     def close(self) -> None:
         """Close all connections."""
-        self._client.close()
+        self.client.close()
 
     def _submit(self, parcel: Parcel) -> None:
         url, body = encode_parcel(parcel)
         parcel.body_bytes = len(body)
-        self._client.submit(
+        self.client.submit(
             HttpCall(
                 key=parcel,
                 url=url,
                 body=body,
-                timeout_ms=self._timeout_ms,
+                timeout_ms=self.timeout_ms,
                 wait_ms=self._wait_ms(parcel),
                 # a journal makes a repeated send harmless; a foreign executor would run it twice
                 repeatable=parcel.executor.kind == "xwheel",
-                app_name=self._registry.app_name(parcel.executor.group_id),
-                token=self._registry.token(parcel.executor),
+                app_name=self.registry.app_name(parcel.executor.group_id),
+                token=self.registry.token(parcel.executor),
             )
         )
 
@@ -112,14 +97,14 @@ class Lane:
         run = parcel.shards[0].run
         if parcel.again or run.check_ms is None or run.dispatched_ms is None:
             return None
-        return max(0, run.check_ms - run.dispatched_ms - self._timeout_ms)
+        return max(0, run.check_ms - run.dispatched_ms - self.timeout_ms)
 
     def _read(self, result: HttpResult, now_ms: int) -> list[Delivery]:
         """Return what came of a request; start the next one in its place, if there is more to send."""
         parcel = result.key
         assert isinstance(parcel, Parcel)  # noqa: S101 - we put it there
         if result.status == TOO_LARGE:
-            self._body_limits.refused(parcel.executor.address, parcel.body_bytes)
+            self.body_limits.refused(parcel.executor.address, parcel.body_bytes)
             if len(parcel.shards) > 1:
                 return self._go_on(parcel.halves(), now_ms)
         if result.error:
@@ -145,27 +130,22 @@ class Lane:
         """
         until_ms = parcel.shards[0].run.check_ms
         late_ms = AGAIN_MS if parcel.again else 0
-        if not self._lease.may_send(_fenced_ms(parcel), self._timeout_ms):
+        if not self.lease.may_send(_fenced_ms(parcel), self.timeout_ms):
             return [_untried(parcel, "the lease is too short for another send")]
-        if until_ms is not None and now_ms + self._timeout_ms > until_ms + late_ms:
+        if until_ms is not None and now_ms + self.timeout_ms > until_ms + late_ms:
             return [_untried(parcel, "those before it took too long")]
         self._submit(parcel)
         return []
 
     def _hand_over(self, deliveries: Sequence[Delivery]) -> None:
         if deliveries:
-            self._results.put(deliveries)  # first, so that at each moment the lane or the writer has each run
+            self.results.put(deliveries)  # first, so that at each moment the lane or the writer has each run
         for delivery in deliveries:
             self._sending.difference_update(shard.run.id for shard in delivery.parcel.shards)
 
 
 class Lanes:
-    """The fast and the slow lane; a parcel says which of them it takes.
-
-    Args:
-        lanes: The lanes by number.
-        loads: Counts what is sent to each executor.
-    """
+    """The fast and the slow lane; a parcel says which of them it takes."""
 
     def __init__(self, lanes: Mapping[int, Lane], loads: Loads) -> None:
         self.by_number = lanes

@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 FIRST_MS: Final = 1000
 KNOWN: Final = 10_000
 KEPT_CHARS: Final = 500
-ASKING_MS: Final = 2000
-"""How long the others wait for the answer to the one run that asks."""
+ASKING_MS: Final = 2000  # how long the others wait for the answer to the one run that asks
 
 
 class NotYetAnswer(NamedTuple):

@@ -7,6 +7,7 @@ is encoded twice; a run that is larger than the limit by itself travels alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from xwheel.clock import Clock
@@ -18,21 +19,15 @@ from xwheel.wire.codec.runs import trigger_bytes
 
 SMALLEST: Final = 1024
 KNOWN_LIMITS: Final = 10_000
+# how long an executor that refused a large request gets smaller ones, before it is tried with a large one again
 KEEP_MS: Final = 600_000
-"""How long an executor that refused a large request gets smaller ones, before it is tried with a large one again."""
-
-ALONE: Final = 1
-"""Size of a run for an executor that takes one run a request, of which no other fits in."""
+ALONE: Final = 1  # size of a run for an executor that takes one run a request, of which no other fits in
 
 
 class BodyLimits:
     """How many bytes a request may have: as configured, or fewer for an address that refused this many.
 
     Thread-safety: any thread; a dict of tuples that are replaced whole.
-
-    Args:
-        most: The configured limit.
-        clock: Where time comes from.
     """
 
     def __init__(self, most: int, clock: Clock) -> None:
@@ -56,11 +51,7 @@ class BodyLimits:
 
 
 class Sizes:
-    """Says how many bytes runs take in a request, at most; sources are measured once.
-
-    Args:
-        sources: The sources of script jobs, by job id.
-    """
+    """Says how many bytes runs take in a request, at most; sources are measured once."""
 
     def __init__(self, sources: Mapping[int, GlueVersion]) -> None:
         self._sources = {job_id: text_bytes(item.source) for job_id, item in sources.items()}
@@ -104,20 +95,16 @@ def _sources_of(parcel: Parcel, sources: Mapping[int, GlueVersion]) -> Mapping[i
     return {job_id: sources[job_id] for job_id in ids & sources.keys()}
 
 
+@dataclass(eq=False, repr=False)
 class Placing:
-    """The parcels of one batch while it is being placed.
+    """The parcels of one batch while it is being placed."""
 
-    Args:
-        pool: The trigger pool.
-        limits: How many bytes a request to an address may have.
-        sources: The sources of the batch's script jobs, by job id.
-    """
+    pool: TriggerPool
+    limits: BodyLimits
+    sources: Mapping[int, GlueVersion]  # the sources of the batch's script jobs, by job id
 
-    def __init__(self, pool: TriggerPool, limits: BodyLimits, sources: Mapping[int, GlueVersion]) -> None:
-        self._pool = pool
-        self._limits = limits
-        self._sources = sources
-        self._sizes = Sizes(sources)
+    def __post_init__(self) -> None:
+        self._sizes = Sizes(self.sources)
         self._measured: dict[int, int] = {}
         self._open: dict[tuple[int, str], list[Parcel]] = {}
         self._full: set[tuple[int, str]] = set()
@@ -164,16 +151,16 @@ class Placing:
             group[0].add(size)
         for parcel in full:
             if not parcel.shards:
-                self._pool.release(parcel.lane, parcel.executor.address)
-            elif self._sources:
-                parcel.sources = _sources_of(parcel, self._sources)
+                self.pool.release(parcel.lane, parcel.executor.address)
+            elif self.sources:
+                parcel.sources = _sources_of(parcel, self.sources)
         return [parcel for parcel in full if parcel.shards]
 
     def give_back_all(self) -> None:
         """Give every place back: nothing will be sent."""
         for group in self._open.values():
             for parcel in group:
-                self._pool.release(parcel.lane, parcel.executor.address)
+                self.pool.release(parcel.lane, parcel.executor.address)
 
     def _size(self, run: Run, job: Job, executor: RegisteredExecutor) -> int:
         """Return how many bytes a run takes in a request; each run is measured once."""
@@ -190,13 +177,13 @@ class Placing:
         if group and group[-1].has_room(size):
             return group[-1]
         is_batch = executor.kind == "xwheel"
-        if not self._pool.acquire(lane, address, batch=is_batch, beyond=beyond):
+        if not self.pool.acquire(lane, address, batch=is_batch, beyond=beyond):
             self._full.add((lane, address))
             return None
-        limit = self._limits.of(address) if is_batch else 0
+        limit = self.limits.of(address) if is_batch else 0
         group.append(Parcel(lane=lane, executor=executor, limit=limit))
         return group[-1]
 
     def _give_back(self, parcel: Parcel) -> None:
         self._open[parcel.lane, parcel.executor.address].remove(parcel)
-        self._pool.release(parcel.lane, parcel.executor.address)
+        self.pool.release(parcel.lane, parcel.executor.address)

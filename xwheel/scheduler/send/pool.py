@@ -19,11 +19,6 @@ class TriggerPool:
     place for the first of them; the lane sends as many at once as it has places, and nothing else until they are fewer.
 
     Thread-safety: one lock guards the counters and the selector; nothing is asked or waited for under it.
-
-    Args:
-        fast: Places in the fast lane.
-        slow: Places in the slow lane.
-        selector: Knows which jobs are slow.
     """
 
     def __init__(self, fast: int, slow: int, selector: PoolSelector) -> None:
@@ -41,11 +36,8 @@ class TriggerPool:
     def acquire(self, lane: int, address: str, *, batch: bool, beyond: bool = False) -> bool:
         """Take a place for one request; return whether there was one.
 
-        Args:
-            lane: ``FAST`` or ``SLOW``.
-            address: Where the request goes; one address holds at most a quarter of a lane.
-            batch: The request may carry many runs.
-            beyond: Take one though all are taken: for the other shards of a run that got a place for its first one.
+        One address holds at most a quarter of a lane; a batch may carry many runs. ``beyond`` takes a place though all
+        are taken: for the other shards of a run that got a place for its first one.
         """
         quarter = max(1, self._limits[lane] // 4)
         limit = min(quarter, BATCHES_PER_ADDRESS) if batch else quarter

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 from msgspec.structs import replace
 
-from xwheel.model import GlueVersion, RegisteredExecutor, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import GlueVersion, RegisteredExecutor, Run, RunReason, RunState
 from xwheel.ring import FAST
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry
@@ -26,101 +26,77 @@ from xwheel.storage.open_runs import Holder
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class Resender:
     """Settles rows that are still dispatching although their send must be over, such as after a crash.
 
     An xwheel executor is asked again with the same id, which its journal answers without a second run; once its
     instance is gone, the run is lost. A foreign executor is never asked twice: the run counts as running.
-
-    Args:
-        db: The database.
-        lease: Our partitions.
-        registry: Knows where executor instances live now.
-        pool: The trigger pool.
-        body_limits: How many bytes a request may have.
-        lanes: Take parcels that have a place; these go through the fast one.
-        finisher: Closes runs whose executor is gone.
-        sources: Finds the sources of script jobs.
-        answer_ms: How long after a send it must have ended.
-        gone_ms: How long an instance may be missing before its runs are lost.
-        check_after_ms: Age at which a running foreign run is asked about.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        lease: Lease,
-        registry: ExecutorRegistry,
-        pool: TriggerPool,
-        body_limits: BodyLimits,
-        lanes: Lanes,
-        finisher: Finisher,
-        sources: Sources,
-        *,
-        answer_ms: int,
-        gone_ms: int,
-        check_after_ms: int,
-    ) -> None:
+    db: Database
+    lease: Lease
+    registry: ExecutorRegistry
+    pool: TriggerPool
+    body_limits: BodyLimits
+    lanes: Lanes  # take parcels that have a place; these go through the fast one
+    finisher: Finisher
+    sources: Sources
+    _: KW_ONLY
+    answer_ms: int  # how long after a send it must have ended
+    gone_ms: int  # how long an instance may be missing before its runs are lost
+    check_after_ms: int  # age at which a running foreign run is asked about
+
+    def __post_init__(self) -> None:
         self.resent = 0
-        self._db = db
-        self._lease = lease
-        self._registry = registry
-        self._pool = pool
-        self._body_limits = body_limits
-        self._lanes = lanes
-        self._finisher = finisher
-        self._sources = sources
-        self._answer_ms = answer_ms
-        self._gone_ms = gone_ms
-        self._check_after_ms = check_after_ms
 
     def settle(self, waiting: Sequence[Run], now_ms: int) -> None:
         """Settle dispatching runs that no lane has."""
         foreign = [run.id for run in waiting if not run.instance]
         if foreign:
-            self._db.transaction(lambda conn: self._accept(conn, waiting, foreign, now_ms))
+            self.db.transaction(lambda conn: self._accept(conn, waiting, foreign, now_ms))
         lost: list[Outcome] = []
         missing: list[tuple[int, int]] = []
         by_executor: dict[str, tuple[RegisteredExecutor, list[Run]]] = {}
         for run in waiting:
             if not run.instance or run.kill_requested:
                 continue  # one that must end is asked about, not sent again
-            executor = self._registry.find_instance(run.group_id, run.instance, now_ms)
+            executor = self.registry.find_instance(run.group_id, run.instance, now_ms)
             if executor is not None:
                 by_executor.setdefault(executor.address, (executor, []))[1].append(run)
-            elif now_ms - max(run.dispatched_ms or now_ms, self._missing_since(run, now_ms)) > self._gone_ms:
+            elif now_ms - max(run.dispatched_ms or now_ms, self._missing_since(run, now_ms)) > self.gone_ms:
                 text = f"executor instance {run.instance} at {run.address} is gone and never answered"
                 lost.append(
                     Outcome(run_id=run.id, state=RunState.LOST, reason=RunReason.INSTANCE_GONE, message=text)
                 )
             else:
-                missing.append((run.id, now_ms + self._answer_ms))
+                missing.append((run.id, now_ms + self.answer_ms))
         if lost:
-            self._finisher.finish(lost)
+            self.finisher.finish(lost)
         if missing:
-            self._db.transaction(lambda conn: self._put_off(conn, missing))
+            self.db.transaction(lambda conn: self._put_off(conn, missing))
         for executor, group in by_executor.values():
             self._ask_again(executor, group, now_ms)
 
     def _missing_since(self, run: Run, now_ms: int) -> int:
-        return self._registry.missing_since(
+        return self.registry.missing_since(
             Holder(run.group_id, run.address or "", run.instance or ""), now_ms
         )
 
     def _accept(self, conn: Connection, waiting: Sequence[Run], foreign: Sequence[int], now_ms: int) -> None:
-        accepted = runs.update_accepted(conn, {now_ms + self._check_after_ms: foreign}, now_ms)
+        accepted = runs.update_accepted(conn, {now_ms + self.check_after_ms: foreign}, now_ms)
         changes.note_accepted(conn, waiting, accepted, now_ms)
 
     def _ask_again(self, executor: RegisteredExecutor, group: Sequence[Run], now_ms: int) -> None:
-        if not self._pool.acquire(FAST, executor.address, batch=True):
+        if not self.pool.acquire(FAST, executor.address, batch=True):
             return  # the check stays due: the next one tries again
-        checks = [(run.id, now_ms + self._answer_ms) for run in group]
+        checks = [(run.id, now_ms + self.answer_ms) for run in group]
         shards: list[Shard] = []
         try:
-            shards = self._db.transaction(lambda conn: self._lock(conn, executor, group, checks))
+            shards = self.db.transaction(lambda conn: self._lock(conn, executor, group, checks))
         finally:
             if not shards:
-                self._pool.release(FAST, executor.address)
+                self.pool.release(FAST, executor.address)
         if shards:
             self.resent += len(shards)
             logger.info(
@@ -132,10 +108,10 @@ class Resender:
             scripts = {shard.job.id: shard.job for shard in shards if shard.job.glue_version}
             sources: Mapping[int, GlueVersion] = {}
             if scripts:
-                sources, left_out = self._sources.find(scripts.values())
+                sources, left_out = self.sources.find(scripts.values())
                 # at least one source came, so some go now; the others are due for this once more later
                 shards = [shard for shard in shards if shard.job.id not in left_out]
-            self._lanes.send(pack_again(FAST, self._body_limits, executor, shards, sources))
+            self.lanes.send(pack_again(FAST, self.body_limits, executor, shards, sources))
 
     def _put_off(self, conn: Connection, moves: Sequence[tuple[int, int]]) -> None:
         locked = runs.lock_runs(conn, [run_id for run_id, _ in moves])
@@ -150,7 +126,7 @@ class Resender:
         checks: Sequence[tuple[int, int]],
     ) -> list[Shard]:
         """Put the next check off under our lease; return what is still without an answer."""
-        epochs = self._lease.lock(conn)
+        epochs = self.lease.lock(conn)
         locked = runs.lock_runs(conn, [run.id for run in group])
         open_ids = {
             run.id for run in locked.values() if run.state is RunState.DISPATCHING and run.partition in epochs

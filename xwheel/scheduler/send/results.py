@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple
 
 from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
-from xwheel.model import RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model import RunReason, RunState
 from xwheel.runtime.repeats import Repeats
 from xwheel.scheduler.check.decide import first_check_ms
 from xwheel.scheduler.finish.finish import Finisher
@@ -39,51 +39,29 @@ class _PutOff(NamedTuple):
 _NONE_PUT_OFF: Final = _PutOff(0, 0, "")
 
 
+@dataclass(eq=False, repr=False)
 class ResultWriter:
     """Turns deliveries into rows.
 
     A place is given back only after its answers are written, so places also bound what waits here, and answers that
     the database does not take now are kept until it does. Writes that would follow one another closely become one.
     No lease is asked for: the node that sent a run writes what came of it, even if its partition went elsewhere since.
-
-    Args:
-        db: The database.
-        pool: The trigger pool.
-        finisher: Closes refused runs.
-        suspect: SharedAnswer addresses that could not be reached, and when.
-        has_asked: Returns whether the router of a run asked executors before it chose.
-        not_yet: Keeps which executors take no run of a job yet.
-        wakeups: Ends this loop's wait, and the tick's once places became free.
-        check_after_ms: How long an executor that accepted a run is believed before it is asked.
-        deadline_grace_ms: How long after a time limit it has to report the end.
-        gather_ms: From one write to the next, at least.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        pool: TriggerPool,
-        finisher: Finisher,
-        suspect: Callable[[str, int], None],
-        has_asked: Callable[[int], bool],
-        not_yet: NotYet,
-        wakeups: Wakeups,
-        *,
-        check_after_ms: int,
-        deadline_grace_ms: int,
-        gather_ms: int,
-    ) -> None:
-        self._db = db
-        self._pool = pool
-        self._finisher = finisher
+    db: Database
+    pool: TriggerPool
+    finisher: Finisher
+    suspect: Callable[[str, int], None]  # takes an address that could not be reached, and when
+    has_asked: Callable[[int], bool]  # whether its router asked executors: AsyncChooser.has_chosen
+    not_yet: NotYet
+    wakeups: Wakeups
+    _: KW_ONLY
+    check_after_ms: int  # how long an executor that accepted a run is believed before it is asked
+    deadline_grace_ms: int  # how long after a time limit it has to report the end
+    gather_ms: int  # from one write to the next, at least
+
+    def __post_init__(self) -> None:
         self._unknown_handlers = Repeats()
-        self._suspect = suspect
-        self._has_asked = has_asked
-        self._not_yet = not_yet
-        self._wakeups = wakeups
-        self._check_after_ms = check_after_ms
-        self._deadline_grace_ms = deadline_grace_ms
-        self._gather_ms = gather_ms
         self._next_ms = 0
         self._inbox: deque[Delivery] = deque()
         self._put_off: dict[tuple[int, str], _PutOff] = {}
@@ -94,7 +72,7 @@ class ResultWriter:
         for delivery in deliveries:
             self._held.update([shard.run.id for shard in delivery.parcel.shards])
             self._inbox.append(delivery)
-        self._wakeups.results.set()
+        self.wakeups.results.set()
 
     def pending(self) -> int:
         """Return how many deliveries wait to be written."""
@@ -104,9 +82,9 @@ class ResultWriter:
         """Write everything that came back; return how long to wait in milliseconds."""
         if not self._inbox:
             return IDLE_MS
-        if 0 < self._next_ms - now_ms <= self._gather_ms:
+        if 0 < self._next_ms - now_ms <= self.gather_ms:
             return self._next_ms - now_ms
-        self._next_ms = now_ms + self._gather_ms
+        self._next_ms = now_ms + self.gather_ms
         batch = [self._inbox.popleft() for _ in range(len(self._inbox))]
         try:
             self._write(batch, now_ms)
@@ -128,9 +106,9 @@ class ResultWriter:
             shards = delivery.parcel.shards
             self._held.difference_update([shard.run.id for shard in shards])
             if not delivery.parcel.rest:  # the last of its place
-                self._pool.release(delivery.parcel.lane, delivery.parcel.executor.address)
-            self._pool.record([shard.run.job_id for shard in shards], delivery.cost_ms, now_ms)
-        self._wakeups.tick.set()
+                self.pool.release(delivery.parcel.lane, delivery.parcel.executor.address)
+            self.pool.record([shard.run.job_id for shard in shards], delivery.cost_ms, now_ms)
+        self.wakeups.tick.set()
 
     def _write(self, batch: Sequence[Delivery], now_ms: int) -> None:
         accepted: dict[int, list[int]] = {}  # run ids by the time limit of their job
@@ -140,7 +118,7 @@ class ResultWriter:
             is_foreign = delivery.parcel.executor.kind != "xwheel"
             shards = {shard.run.id: shard for shard in delivery.parcel.shards}
             if delivery.tried and not delivery.reached:
-                self._suspect(address, now_ms)
+                self.suspect(address, now_ms)
             unknown: list[Answer] = []
             for answer in delivery.answers:
                 shard = shards[answer.run_id]
@@ -152,16 +130,16 @@ class ResultWriter:
                     # a foreign one is never sent again under this id: it may run, and only its callback can tell
                     accepted.setdefault(shard.job.timeout_s, []).append(answer.run_id)
                 if fate is Fate.ACCEPTED:
-                    self._not_yet.forget(address, shard.job.id)
+                    self.not_yet.forget(address, shard.job.id)
                 elif fate is Fate.UNKNOWN:
                     unknown.append(answer)
             _log_unknown(address, unknown)
         self._log_not_yet()
         if accepted:
             at_ms = max((delivery.at_ms for delivery in batch), default=now_ms) or now_ms
-            self._db.transaction(lambda conn: self._accept(conn, batch, accepted, at_ms))
+            self.db.transaction(lambda conn: self._accept(conn, batch, accepted, at_ms))
         if refused:
-            self._finisher.finish(refused)
+            self.finisher.finish(refused)
             self._log_unknown_handlers(batch)
 
     def _log_unknown_handlers(self, batch: Iterable[Delivery]) -> None:
@@ -199,17 +177,12 @@ class ResultWriter:
             run = shard.run
             # a further attempt is not pinned, and may go elsewhere
             wait_ms = 0 if shard.is_pinned else shard.job.wait_for_executor_s * 1000
-            goes_on = self._has_asked(run.id) or now_ms < run.due_ms + wait_ms
+            goes_on = self.has_asked(run.id) or now_ms < run.due_ms + wait_ms
             is_over = run.attempt >= MOST_OVER or not goes_on
             reason = RunReason.UNREACHABLE if is_over else RunReason.FAILED_OVER
         elif answer.fate is Fate.NOT_YET and self._goes_on(answer, delivery, shard, now_ms):
             reason = RunReason.FAILED_OVER
-        return Outcome(
-            run_id=answer.run_id,
-            state=RunState.REFUSED,
-            reason=reason,
-            message=f"{delivery.parcel.executor.address}: {answer.message}",
-        )
+        return _refused(answer, delivery.parcel.executor.address, reason)
 
     def _goes_on(self, answer: Answer, delivery: Delivery, shard: Shard, now_ms: int) -> bool:
         """Return whether a run that its executor does not take yet gets a further attempt, after a while."""
@@ -217,7 +190,7 @@ class ResultWriter:
         if delivery.again or run.attempt >= MOST_OVER or not _waits(shard, now_ms):
             return False
         wait_ms = pause_ms(run.attempt, shard.job.wait_for_executor_s * 1000)
-        self._not_yet.note(address, run.job_id, now_ms + wait_ms, answer.message)
+        self.not_yet.note(address, run.job_id, now_ms + wait_ms, answer.message)
         count = self._put_off.get((run.job_id, address), _NONE_PUT_OFF).sent + 1
         self._put_off[run.job_id, address] = _PutOff(count, wait_ms, answer.message)
         return True
@@ -236,19 +209,12 @@ class ResultWriter:
         self._put_off.clear()
 
     def _accept(
-        self,
-        conn: Connection,
-        batch: Sequence[Delivery],
-        accepted: Mapping[int, Sequence[int]],
-        at_ms: int,
+        self, conn: Connection, batch: Sequence[Delivery], accepted: Mapping[int, Sequence[int]], at_ms: int
     ) -> None:
         checks: dict[int, list[int]] = {}
         for timeout_s, ids in accepted.items():
             check_ms = first_check_ms(
-                at_ms,
-                timeout_s,
-                check_after_ms=self._check_after_ms,
-                deadline_grace_ms=self._deadline_grace_ms,
+                at_ms, timeout_s, check_after_ms=self.check_after_ms, deadline_grace_ms=self.deadline_grace_ms
             )
             checks.setdefault(check_ms, []).extend(ids)
         waiting = runs.update_accepted(conn, checks, at_ms)
@@ -267,12 +233,12 @@ def _fate(answer: Answer, delivery: Delivery, shard: Shard, now_ms: int) -> Fate
 def _unsent(answer: Answer, address: str, shard: Shard) -> Outcome:
     """Return the end of a run of which this node has sent nothing; its next attempt follows at once."""
     is_over = shard.is_pinned or shard.run.attempt >= MOST_OVER
-    return Outcome(
-        run_id=answer.run_id,
-        state=RunState.REFUSED,
-        reason=RunReason.UNREACHABLE if is_over else RunReason.FAILED_OVER,
-        message=f"{address}: {answer.message}",
-    )
+    return _refused(answer, address, RunReason.UNREACHABLE if is_over else RunReason.FAILED_OVER)
+
+
+def _refused(answer: Answer, address: str, reason: RunReason) -> Outcome:
+    message = f"{address}: {answer.message}"
+    return Outcome(run_id=answer.run_id, state=RunState.REFUSED, reason=reason, message=message)
 
 
 def _waits(shard: Shard, now_ms: int) -> bool:

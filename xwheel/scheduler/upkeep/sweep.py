@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from xwheel.clock import Clock
@@ -14,36 +15,28 @@ SWEEP_REST: Final = 4
 SHORTEST_PAUSE_MS: Final = 50
 
 
+@dataclass(eq=False, repr=False)
 class Sweeps:
     """Goes through a sweep step by step, and begins another one after a while.
 
     Nothing here needs the lease to be safe: two nodes that sweep at the same time find less to do.
-
-    Args:
-        is_ours: Whether this node may sweep now.
-        clock: Measures the work.
-        sweep: Gives a sweep that begins at an instant; each of its items is one piece of work that was done.
-        interval_ms: From the end of one sweep to the next.
     """
 
-    def __init__(
-        self,
-        is_ours: Callable[[], bool],
-        clock: Clock,
-        sweep: Callable[[int], Iterator[None]],
-        *,
-        interval_ms: int,
-    ) -> None:
-        self._is_ours = is_ours
-        self._rest = Rest(clock, SWEEP_REST)
-        self._begin = sweep
-        self._interval_ms = interval_ms
+    is_ours: Callable[[], bool]  # whether this node may sweep now
+    clock: Clock
+    # gives a sweep that begins at an instant; each of its items is one piece of work that was done
+    sweep: Callable[[int], Iterator[None]]
+    _: KW_ONLY
+    interval_ms: int  # from the end of one sweep to the next
+
+    def __post_init__(self) -> None:
+        self._rest = Rest(self.clock, SWEEP_REST)
         self._sweep: Iterator[None] | None = None
         self._sweep_at_ms = 0
 
     def step(self, now_ms: int) -> int:
         """Do one piece of a sweep if it is time; return how long to wait in milliseconds."""
-        if not self._is_ours():
+        if not self.is_ours():
             self._sweep = None
             return LONGEST_NAP_MS
         left_ms = self._rest.left_ms()
@@ -55,8 +48,8 @@ class Sweeps:
 
     def _do_next(self, now_ms: int) -> None:
         # a sweep that fails is over; the next one goes on behind the batch that failed
-        sweep, self._sweep = self._sweep or self._begin(now_ms), None
-        self._sweep_at_ms = now_ms + self._interval_ms
+        sweep, self._sweep = self._sweep or self.sweep(now_ms), None
+        self._sweep_at_ms = now_ms + self.interval_ms
         for _ in sweep:
             self._sweep = sweep
             return

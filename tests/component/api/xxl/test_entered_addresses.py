@@ -270,7 +270,7 @@ def test_the_address_of_an_executor_of_another_group_is_not_entered_with_a_secre
 
 
 def test_where_groups_share_addresses_the_one_of_another_group_may_be_entered(site: Site) -> None:
-    site.registry._shared_addresses = True
+    site.registry.shared_addresses = True
     assert site.register("shared", app_name="other") == ""
     site.enter()
     assert site.register("shared", app_name="other", instance="i", boot="two") == ""

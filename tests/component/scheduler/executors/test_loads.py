@@ -35,7 +35,7 @@ def test_a_batch_is_spread_by_what_is_open_in_the_whole_cluster(node: HandNode) 
     node.register(SECOND.address)
     routers = {"FIRST": Least()}
     loads = Loads(node.db, node.clock)  # as a node that sent none of them
-    scheduler.routing.due._chooser = Chooser(routers, scheduler.routing.async_chooser, loads, routers)
+    scheduler.routing.due.chooser = Chooser(routers, scheduler.routing.async_chooser, loads, routers)
     loads.chosen([], NOW)
     loads.step(NOW)
     job = node.job(enabled=False)

@@ -108,7 +108,7 @@ def test_a_retry_is_adopted_at_once(
     )
     node.db.transaction(lambda conn: runs.insert_runs(conn, [row]))
     woken: list[int] = []
-    monkeypatch.setattr(node.scheduler.finishing.finisher, "_wake", lambda: woken.append(1))
+    monkeypatch.setattr(node.scheduler.finishing.finisher, "wake", lambda: woken.append(1))
     node.finish([row], RunState.FAILED)
     assert len(woken) == wakes
 

@@ -124,7 +124,7 @@ def test_the_storm_would_notice_a_gate_that_lets_all_go(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storm = Storm(db, random.Random(1))
-    monkeypatch.setattr(storm.node.scheduler.planning.firing._limits, "concerns", lambda _: [])
+    monkeypatch.setattr(storm.node.scheduler.planning.firing.limits, "concerns", lambda _: [])
     for _ in range(5):
         storm.node.scheduler.management.run_now.run(storm.jobs[1].id)
     storm.node.run_for(200)

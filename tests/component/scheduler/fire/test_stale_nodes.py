@@ -68,12 +68,12 @@ def test_a_run_that_comes_again_under_a_later_epoch_is_decided_about_under_that(
     run = node.scheduler.management.run_now.run(node.job(enabled=False).id)
     tick = node.scheduler.planning.tick
     node.adopt()
-    (held,) = tick._inbox.take()
-    tick._inbox.put([held])
+    (held,) = tick.inbox.take()
+    tick.inbox.put([held])
     tick._take_inbox()
     epoch = held.epoch + 1
     change(node, run, epoch=epoch)
-    tick._inbox.put([replace(held, epoch=epoch)])
+    tick.inbox.put([replace(held, epoch=epoch)])
     node.tick(20)
     (after,) = node.runs()
     assert (after.state, after.reason) == (RunState.REFUSED, "no_executor")

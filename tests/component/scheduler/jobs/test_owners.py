@@ -95,8 +95,8 @@ def node(db: Database, toys: Toys, monkeypatch: pytest.MonkeyPatch) -> HandNode:
         resources=Registry("set of resources", {"toys": toys}, {}),
         tables=Registry("set of tables", {"toys": toys}, {}),
     )
-    monkeypatch.setattr(manager, "_plugins", plugins)
-    monkeypatch.setattr(manager, "_owners", JobOwners(db, plugins, core.questions))
+    monkeypatch.setattr(manager, "plugins", plugins)
+    monkeypatch.setattr(manager, "owners", JobOwners(db, plugins, core.questions))
     return made
 
 
@@ -106,7 +106,7 @@ def own(node: HandNode, job_id: int, *fields: str) -> None:
 
 
 def owners_of(node: HandNode) -> JobOwners:
-    found: JobOwners = node.scheduler.management.jobs._owners
+    found: JobOwners = node.scheduler.management.jobs.owners
     return found
 
 

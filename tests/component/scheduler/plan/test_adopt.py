@@ -100,7 +100,7 @@ def test_r1_what_a_former_holder_planned_is_adopted_however_much_and_earliest_fi
     db.transaction(lambda conn: runs.insert_runs(conn, [*late, *others, future]))
     heir = node.successor()
     taken: list[list[QueuedRun]] = []
-    heir.scheduler.planning.adopt._inbox.put = taken.append  # type: ignore[method-assign]
+    heir.scheduler.planning.adopt.inbox.put = taken.append  # type: ignore[method-assign]
     steps = 0
     while heir.scheduler.planning.adopt.step(NOW) == 0:
         steps += 1
@@ -276,10 +276,10 @@ def test_a_failure_while_rows_are_reconciled_makes_the_next_step_do_it_again(
     def reconcile(now_ms: int, before_ms: int | None = None) -> None:
         calls.append(before_ms)
         if len(calls) == 1:
-            adopt._wakeups.note_failure()
+            adopt.wakeups.note_failure()
 
     monkeypatch.setattr(adopt, "reconcile", reconcile)
-    adopt._wakeups.note_failure()
+    adopt.wakeups.note_failure()
     for _ in range(3):
         adopt.step(node.clock.now_ms())
     assert len(calls) == 2

@@ -50,7 +50,7 @@ def test_cursors_are_written_only_over_what_was_seen(
 
 def between(node: HandNode, monkeypatch: pytest.MonkeyPatch, meddle: Callable[[], object]) -> int:
     """Claim once, with something that happens between the reading and the writing; return the wait."""
-    planner = node.scheduler.planning.claim._planner
+    planner = node.scheduler.planning.claim.planner
     real = planner.plan
 
     def plan(*args: Any, **options: Any) -> Any:

@@ -68,13 +68,13 @@ def test_r13_a_batch_that_runs_out_of_questions_leaves_those_behind_for_later(sq
     make_jobs(node.db, 8, schedule_conf="1", anchor_ms=NOW - 2 * HOUR_MS, next_fire_ms=NOW - HOUR_MS)
     on_time = [node.job(schedule_conf="1", anchor_ms=NOW + 1000).id for _ in range(3)]
     asked: list[int] = []
-    real = node.scheduler.planning.claim._planner.plan
+    real = node.scheduler.planning.claim.planner.plan
 
     def plan(*args: Any, **options: Any) -> Any:
         asked.append(options["max_questions"])
         return real(*args, **options)
 
-    node.scheduler.planning.claim._planner.plan = plan  # type: ignore[method-assign]
+    node.scheduler.planning.claim.planner.plan = plan  # type: ignore[method-assign]
     assert node.scheduler.planning.claim.step(NOW) == 0
     for job_id in on_time:
         assert len(planned_times(node, job_id)) == 5
@@ -196,13 +196,13 @@ def test_the_claim_asks_for_what_the_last_ones_allow_and_counts_no_wait_for_its_
         node.clock.advance(spent["before"])
         return transaction(call)
 
-    real, allowed = node.scheduler.planning.claim._planner.plan, []
+    real, allowed = node.scheduler.planning.claim.planner.plan, []
 
     def plan(*args: Any, **options: Any) -> Any:
         allowed.append((options["max_runs"], options["max_questions"]))
         return real(*args, **options)
 
-    monkeypatch.setattr(node.scheduler.planning.claim._planner, "plan", plan)
+    monkeypatch.setattr(node.scheduler.planning.claim.planner, "plan", plan)
     monkeypatch.setattr(jobs, "find_due_jobs", note)
     monkeypatch.setattr(jobs, "update_seen_fires", work)
     monkeypatch.setattr(node.db, "transaction", wait)

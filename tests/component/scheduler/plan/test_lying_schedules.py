@@ -262,7 +262,7 @@ def test_r5_what_changed_while_schedules_were_asked_is_planned_again(
     job = node.job(schedule_conf="1")
     other = node.job(schedule_conf="1")
     claiming = node.scheduler.planning.claim
-    real = claiming._planner.plan
+    real = claiming.planner.plan
     edits = [
         lambda: node.scheduler.management.jobs.edit(job.id, {"schedule_conf": "2"}),
         lambda: node.scheduler.management.jobs.stop(other.id),
@@ -274,7 +274,7 @@ def test_r5_what_changed_while_schedules_were_asked_is_planned_again(
             edits.pop(0)()
         return planned
 
-    monkeypatch.setattr(claiming._planner, "plan", plan)
+    monkeypatch.setattr(claiming.planner, "plan", plan)
     assert claiming.step(NOW) == 0
     assert [run.job_id for run in node.runs()] == [other.id] * 5
     node.plan()

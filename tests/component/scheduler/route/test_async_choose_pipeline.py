@@ -24,7 +24,7 @@ def asking_node(db: Database, *routers: Any, says: dict[str, bool | None]) -> Ha
 
 def come_back(node: HandNode, count: int = 1) -> None:
     """Let executors answer until this many runs are back, and fire them."""
-    inbox, probes = node.scheduler.planning.tick._inbox._runs, node.scheduler.routing.probes
+    inbox, probes = node.scheduler.planning.tick.inbox._runs, node.scheduler.routing.probes
     wait_for(lambda: probes.step(node.clock.now_ms()) == 0 and sum(map(len, inbox)) >= count)
     node.tick(20)
 

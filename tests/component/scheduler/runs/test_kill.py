@@ -210,6 +210,6 @@ def test_a_run_to_kill_that_is_past_its_limit_gets_no_retry(node: HandNode) -> N
 def test_a_kill_of_a_sent_run_wakes_the_checks(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = running(node)
     woken: list[int] = []
-    monkeypatch.setattr(node.scheduler.management.killer, "_wake", lambda: woken.append(1))
+    monkeypatch.setattr(node.scheduler.management.killer, "wake", lambda: woken.append(1))
     node.scheduler.management.killer.kill(run_id)
     assert woken == [1]

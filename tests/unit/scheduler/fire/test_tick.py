@@ -31,7 +31,7 @@ def tick_loop(
 
 
 def put(loop: TickLoop, runs: Sequence[Queued]) -> None:
-    loop._inbox.put(runs)
+    loop.inbox.put(runs)
 
 
 def queued(count: int, group_id: int = 1, first: int = 1) -> list[QueuedRun]:
@@ -143,7 +143,7 @@ def test_after_a_step_back_each_run_fires_at_its_time() -> None:
     far = QueuedRun(9, 1, 1, 1, 1, NOW + 5000)
     put(loop, [*queued(2), far])
     loop.step(NOW)
-    loop._deferred.defer([Deferred(make_run(3, due_ms=NOW), Line("job", 1, ""))], NOW)
+    loop.deferred.defer([Deferred(make_run(3, due_ms=NOW), Line("job", 1, ""))], NOW)
     places = 1
     back_ms = NOW - 600_000
     loop.step(back_ms)

@@ -248,7 +248,7 @@ def test_r17_at_each_moment_the_lane_or_the_writer_has_a_run() -> None:
     """R17: a lane lets go of runs once their answers were handed over."""
     line, seen = Line(), list[bool]()
     lane = lane_of(line, [])
-    lane._results = StubResults(  # type: ignore[assignment]
+    lane.results = StubResults(  # type: ignore[assignment]
         lambda deliveries: seen.extend(lane.is_held(a.run_id) for d in deliveries for a in d.answers)
     )
     lane.send(parcel_of())
