@@ -11,11 +11,8 @@ import threading
 import time
 from typing import Final, Protocol
 
-STEP_MS: Final = 500
-"""A difference above this is a step."""
-
-CONFIRMATIONS: Final = 3
-"""Samples in a row that must agree before a step is believed."""
+STEP_MS: Final = 500  # a difference above this is a step
+CONFIRMATIONS: Final = 3  # samples in a row that must agree before a step is believed
 
 
 class Clock(Protocol):

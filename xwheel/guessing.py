@@ -31,8 +31,7 @@ PHRASES: Final = tuple(
 )  # fmt: skip
 """What everybody knows by heart, without what stands between the words; its first words alone count too."""
 
-LEAST_WORDS: Final = 12
-"""Letters of a known phrase that are taken for it."""
+LEAST_WORDS: Final = 12  # letters of a known phrase that are taken for it
 
 
 def easy_pattern(text: str) -> str:

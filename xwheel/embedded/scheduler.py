@@ -37,8 +37,7 @@ STOP_S: Final = 60.0
 CALL_S: Final = 20.0
 WAIT_S: Final = 60.0
 POLL_S: Final = 0.05
-HANDLER_PROCESS: Final = "xwheel.executor.running.child"
-"""The module that only processes of handlers load."""
+HANDLER_PROCESS: Final = "xwheel.executor.running.child"  # the module that only processes of handlers load
 
 
 def say(text: str) -> None:

@@ -55,10 +55,7 @@ class Declaration:
 
 
 def declare(
-    name: str,
-    function: Callable[..., object],
-    schedule: Mapping[str, object],
-    fields: Mapping[str, Any],
+    name: str, function: Callable[..., object], schedule: Mapping[str, object], fields: Mapping[str, Any]
 ) -> Declaration | None:
     """Return the job that a handler's options declare, None if they declare none; a mistake becomes its problem.
 

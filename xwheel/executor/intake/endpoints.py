@@ -19,13 +19,7 @@ from xwheel.plugin.contracts import GlueRequest, GlueType
 from xwheel.plugin.validation import guarded
 from xwheel.runtime.repeats import Repeats
 from xwheel.wire import contract
-from xwheel.wire.codec import (
-    decode_idle_beat,
-    decode_kill,
-    decode_log_request,
-    decode_trigger,
-    log_payload,
-)
+from xwheel.wire.codec import decode_idle_beat, decode_kill, decode_log_request, decode_trigger, log_payload
 from xwheel.wire.codec.batch import batch_payload, decode_batch, decode_states, state_payload
 from xwheel.wire.contract import OK, check_token, error_response
 from xwheel.wire.messages import BatchAnswer, LogData, Response, TriggerRequest
@@ -36,8 +30,7 @@ BEAN: Final = "BEAN"
 SUCCESS: Final = Response(code=OK)
 
 
-SHARED_CHARS: Final = 8 * 1024 * 1024
-"""Characters of sources that are remembered to be shared."""
+SHARED_CHARS: Final = 8 * 1024 * 1024  # characters of sources that are remembered to be shared
 
 
 class SharedSources:

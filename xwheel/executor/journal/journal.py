@@ -50,9 +50,7 @@ RETRY_S: Final = 1.0
 RESERVE_BYTES: Final = 2 * 1024 * 1024
 """Held back on the disk and given up when it is full, so that what was accepted can still be finished."""
 
-PURGE_BATCH: Final = 2000
-"""Rows forgotten in one commit, so that accepting runs never waits long."""
-
+PURGE_BATCH: Final = 2000  # rows forgotten in one commit, so that accepting runs never waits long
 OUR_NAMES: Final = frozenset(
     {
         "journal.db",
@@ -67,8 +65,7 @@ OUR_NAMES: Final = frozenset(
 )
 """What an executor and its glue types keep in its data folder."""
 
-KEEP_MS: Final = 24 * 3600 * 1000
-"""How long an acknowledged outcome is kept, to know a repeated id again."""
+KEEP_MS: Final = 24 * 3600 * 1000  # how long an acknowledged outcome is kept, to know a repeated id again
 
 
 @dataclass(frozen=True, slots=True)

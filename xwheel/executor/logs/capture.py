@@ -163,5 +163,4 @@ class Capture:
                 self._level = None
 
 
-CAPTURE: Final = Capture()
-"""One for the process, since there is one ``sys.stdout``."""
+CAPTURE: Final = Capture()  # one for the process, since there is one ``sys.stdout``

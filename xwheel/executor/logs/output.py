@@ -16,9 +16,7 @@ LAST_CHUNKS: Final = 64
 
 
 LAST_LINES: Final = 5
-LAST_CHARS: Final = 1000
-"""What is kept of the end of an output."""
-
+LAST_CHARS: Final = 1000  # what is kept of the end of an output
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 

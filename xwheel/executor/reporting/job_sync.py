@@ -17,13 +17,10 @@ PATH: Final = "/api/v1/declarations/sync"
 RETRY_MS: Final = 5000
 POLL_MS: Final = 200
 CALL_S: Final = 10
-ANSWER_S: Final = 60
-"""A thousand new jobs take a while."""
-
+ANSWER_S: Final = 60  # a thousand new jobs take a while
 OWNS: Final = "owns"
 CONFLICTS: Final = "conflicts"
-SHOWN: Final = 8
-"""Characters of a digest that people see."""
+SHOWN: Final = 8  # characters of a digest that people see
 
 
 class JobSync:

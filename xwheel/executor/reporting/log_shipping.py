@@ -19,20 +19,14 @@ from xwheel.wire.messages import LogPart, LogReceipt
 
 logger = logging.getLogger(__name__)
 
-INTERVAL_MS: Final = 1000
-"""How often a log that grows is shipped."""
-
+INTERVAL_MS: Final = 1000  # how often a log that grows is shipped
 IDLE_MS: Final = 60_000
 MAX_PARTS: Final = 500
-MAX_BYTES: Final = 1024 * 1024
-"""Logs of one request, and bytes of the files; one chunk or line comes on top."""
-
+MAX_BYTES: Final = 1024 * 1024  # logs of one request, and bytes of the files; one chunk or line comes on top
 LEAST_BYTES: Final = 64 * 1024
 """A scheduler that finds requests too large gets ever smaller ones, down to this."""
 
-MAX_ASKS: Final = 50
-"""Logs that one request asks about: each may be a call of the scheduler's store."""
-
+MAX_ASKS: Final = 50  # logs that one request asks about: each may be a call of the scheduler's store
 SEARCHED: Final = 1000
 FIRST_PAUSE_MS: Final = 200
 LONGEST_PAUSE_MS: Final = 10_000
@@ -104,10 +98,7 @@ class LogShipping:
     """
 
     def __init__(
-        self,
-        client: AdminClient,
-        clock: Clock,
-        earlier: Callable[[], Iterable[tuple[int, int, Path]]],
+        self, client: AdminClient, clock: Clock, earlier: Callable[[], Iterable[tuple[int, int, Path]]]
     ) -> None:
         self._client = client
         self._clock = clock

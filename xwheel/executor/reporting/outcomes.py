@@ -16,12 +16,8 @@ from xwheel.wire.messages import CallbackItem, RunKey
 logger = logging.getLogger(__name__)
 
 XWHEEL_BATCH: Final = 500
-FOREIGN_BATCH: Final = 50
-"""What a Java executor sends at most."""
-
-BATCH_CHARACTERS: Final = 500_000
-"""Messages travel twice, once in each style."""
-
+FOREIGN_BATCH: Final = 50  # what a Java executor sends at most
+BATCH_CHARACTERS: Final = 500_000  # messages travel twice, once in each style
 IDLE_MS: Final = 60_000
 FIRST_PAUSE_MS: Final = 200
 LONGEST_PAUSE_MS: Final = 10_000

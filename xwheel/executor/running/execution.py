@@ -24,8 +24,7 @@ from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK, TEXT_COVER, TEXT_KILLED,
 from xwheel.wire.messages import CallbackItem, RunKey, TriggerRequest
 
 MAX_REPR: Final = 1000
-MAX_SHOWN: Final = 1000
-"""Characters of a parameter or a result in the log."""
+MAX_SHOWN: Final = 1000  # characters of a parameter or a result in the log
 
 
 class Stage(IntEnum):

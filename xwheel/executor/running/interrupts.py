@@ -27,8 +27,7 @@ _AT_LOCKS: Final = frozenset(
 )
 """Functions of Python's own that take a lock for their caller, or give it back."""
 
-_HANDLE: Final = logging.Handler.handle.__code__
-"""From Python 3.13 on it takes the lock by itself."""
+_HANDLE: Final = logging.Handler.handle.__code__  # from Python 3.13 on it takes the lock by itself
 
 
 def interrupt(thread_id: int, error: type[BaseException]) -> bool:

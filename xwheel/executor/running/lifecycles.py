@@ -15,8 +15,7 @@ from xwheel.executor.running.execution import describe_error
 
 logger = logging.getLogger(__name__)
 
-DESTROY_S: Final = 10.0
-"""What all ``destroy`` together may take."""
+DESTROY_S: Final = 10.0  # what all ``destroy`` together may take
 
 
 class Lifecycles:

@@ -32,9 +32,7 @@ from xwheel.wire.messages import CallbackItem, TriggerRequest
 
 logger = logging.getLogger(__name__)
 
-MAX_REPORT: Final = 64 * 1024
-"""What fits a pipe, so that the child can write its report before anybody reads."""
-
+MAX_REPORT: Final = 64 * 1024  # what fits a pipe, so that the child can write its report before anybody reads
 LAST_ROUND: Final = 5
 """Rounds of a kill after which the supervisor is not trusted any more and its group is killed from here."""
 

@@ -40,9 +40,7 @@ from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey, TriggerRe
 
 logger = logging.getLogger(__name__)
 
-FORCED: Final = (HandlerKind.PROCESS, HandlerKind.HOSTED)
-"""Kinds whose runs end by signals to a process."""
-
+FORCED: Final = (HandlerKind.PROCESS, HandlerKind.HOSTED)  # kinds whose runs end by signals to a process
 JOURNAL_WAIT_S: Final = 30.0
 """Longer than any scheduler waits for an answer (10 s), so that what follows is never taken for a refusal."""
 
