@@ -131,7 +131,7 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/executor/journal/journal.py",
-        old="        revive(db, key)  # the scheduler asks again",
+        old="        statements.revive(db, key)  # the scheduler asks again",
         new="        pass  # the scheduler asks again",
         why="The outcome of a run that is sent again is not delivered again.",
         tests=JOURNAL,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from xwheel.model import RunState
 from xwheel.model.reasons import RunReason
@@ -18,6 +19,7 @@ ACCEPTED: Final = 1
 STARTED: Final = 2
 FINISHED: Final = 3
 VERSION: Final = 1
+NOT_RUN: Final = "the executor restarted before it started this run; it was not run"
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -44,6 +46,10 @@ CREATE INDEX IF NOT EXISTS run_open ON run (state) WHERE state < 3;
 
 _KEY: Final = "run_id = ? AND job_id = ? AND created_ms = ?"
 _OUTCOME: Final = "run_id, job_id, created_ms, code, outcome, reason, message, started_ms, finished_ms"
+_FIELDS: Final = _OUTCOME.replace("outcome", "state").split(", ")  # what an item calls those columns
+
+_key_of = attrgetter("run_id", "job_id", "created_ms")
+_outcome_of = attrgetter(*_FIELDS[3:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +77,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 def recover(db: sqlite3.Connection, now_ms: int, new_instance: str) -> tuple[str, dict[str, int]]:
     """Turn what a crash left open into outcomes, in one transaction.
 
-    Returns:
-        The journal's identity, made at its first opening, and how many runs were closed for which reason.
+    Returns the journal's identity, made at its first opening, and how many runs were closed for which reason.
     """
     db.execute("BEGIN IMMEDIATE")
     closed = {
@@ -82,11 +87,7 @@ def recover(db: sqlite3.Connection, now_ms: int, new_instance: str) -> tuple[str
             (FINISHED, FAIL, RunState.FAILED.value, reason, message, now_ms, state),
         ).rowcount
         for state, reason, message in (
-            (
-                ACCEPTED,
-                RunReason.NOT_STARTED.value,
-                "the executor restarted before it started this run; it was not run",
-            ),
+            (ACCEPTED, RunReason.NOT_STARTED.value, NOT_RUN),
             (STARTED, RunReason.INTERRUPTED.value, "the executor ended while this run was running"),
         )
     }
@@ -100,7 +101,7 @@ def accept(db: sqlite3.Connection, key: RunKey, now_ms: int) -> bool:
     """Write a run as accepted; return whether it was unknown."""
     cursor = db.execute(
         "INSERT OR IGNORE INTO run (run_id, job_id, created_ms, state, accepted_ms) VALUES (?, ?, ?, 1, ?)",
-        (key.run_id, key.job_id, key.created_ms, now_ms),
+        (*_key_of(key), now_ms),
     )
     return cursor.rowcount == 1
 
@@ -109,7 +110,7 @@ def start(db: sqlite3.Connection, keys: Sequence[RunKey], now_ms: int) -> None:
     """Write runs as started."""
     db.executemany(
         f"UPDATE run SET state = 2, started_ms = ? WHERE {_KEY}",  # noqa: S608 -- constants only
-        [(now_ms, key.run_id, key.job_id, key.created_ms) for key in keys],
+        [(now_ms, *_key_of(key)) for key in keys],
     )
 
 
@@ -118,20 +119,7 @@ def finish(db: sqlite3.Connection, items: Sequence[CallbackItem]) -> None:
     db.executemany(
         f"""UPDATE run SET state = 3, code = ?, outcome = ?, reason = ?, message = ?, started_ms = ?,
         finished_ms = ?, pending = 1 WHERE {_KEY} AND state < 3""",  # noqa: S608 -- constants only
-        [
-            (
-                item.code,
-                item.state.value,
-                item.reason,
-                item.message,
-                item.started_ms,
-                item.finished_ms,
-                item.run_id,
-                item.job_id,
-                item.created_ms,
-            )
-            for item in items
-        ],
+        [(*_outcome_of(item), *_key_of(item)) for item in items],
     )
 
 
@@ -139,7 +127,7 @@ def acknowledge(db: sqlite3.Connection, items: Sequence[CallbackItem], now_ms: i
     """Write that the scheduler has these outcomes."""
     db.executemany(
         f"UPDATE run SET pending = 0, acked_ms = ? WHERE {_KEY}",  # noqa: S608 -- constants only
-        [(now_ms, item.run_id, item.job_id, item.created_ms) for item in items],
+        [(now_ms, *_key_of(item)) for item in items],
     )
 
 
@@ -147,7 +135,7 @@ def revive(db: sqlite3.Connection, key: RunKey) -> None:
     """Mark a finished run's outcome for one more delivery."""
     db.execute(
         f"UPDATE run SET pending = 1, acked_ms = NULL WHERE {_KEY} AND state = 3",  # noqa: S608 -- constants only
-        (key.run_id, key.job_id, key.created_ms),
+        _key_of(key),
     )
 
 
@@ -157,30 +145,25 @@ def pending(db: sqlite3.Connection, limit: int) -> list[CallbackItem]:
         f"SELECT {_OUTCOME} FROM run WHERE pending = 1 ORDER BY finished_ms LIMIT ?",  # noqa: S608
         (limit,),
     )
-    return [_item(row) for row in rows.fetchall()]
+    return [_item(row) for row in rows]
 
 
 def list_ended(db: sqlite3.Connection, limit: int) -> list[tuple[int, int]]:
     """Return runs that have an outcome, latest first: run and creation time."""
-    rows = db.execute(
-        "SELECT run_id, created_ms FROM run WHERE state = ? ORDER BY finished_ms DESC LIMIT ?",
-        (FINISHED, limit),
-    )
-    return [(run_id, created_ms) for run_id, created_ms in rows.fetchall()]
+    ended = "SELECT run_id, created_ms FROM run WHERE state = ? ORDER BY finished_ms DESC LIMIT ?"
+    return db.execute(ended, (FINISHED, limit)).fetchall()
 
 
 def list_acknowledged(db: sqlite3.Connection) -> list[int]:
     """Return the ids of runs whose outcomes a scheduler acknowledged, and which are not forgotten yet."""
-    return [
-        run_id for (run_id,) in db.execute("SELECT run_id FROM run WHERE acked_ms IS NOT NULL").fetchall()
-    ]
+    return [run_id for (run_id,) in db.execute("SELECT run_id FROM run WHERE acked_ms IS NOT NULL")]
 
 
 def select_row(db: sqlite3.Connection, key: RunKey) -> Row | None:
     """Return what is known about a run."""
     row = db.execute(
         f"SELECT {_OUTCOME}, state FROM run WHERE {_KEY}",  # noqa: S608 -- constants only
-        (key.run_id, key.job_id, key.created_ms),
+        _key_of(key),
     ).fetchone()
     return None if row is None else Row(state=row[-1], item=_item(row))
 
@@ -202,15 +185,6 @@ def purge(db: sqlite3.Connection, before_ms: int, limit: int) -> int:
     ).rowcount
 
 
-def _item(row: tuple[int, int, int, int, str, str, str, int, int]) -> CallbackItem:
-    return CallbackItem(
-        run_id=row[0],
-        job_id=row[1],
-        created_ms=row[2],
-        code=row[3],
-        state=RunState(row[4]) if row[4] else RunState.FAILED,
-        reason=row[5],
-        message=row[6],
-        started_ms=row[7],
-        finished_ms=row[8],
-    )
+def _item(row: Sequence[Any]) -> CallbackItem:
+    values = dict(zip(_FIELDS, row, strict=False))
+    return CallbackItem(**{**values, "state": RunState(values["state"] or RunState.FAILED)})
