@@ -59,11 +59,7 @@ def declare(
 ) -> Declaration | None:
     """Return the job that a handler's options declare, None if they declare none; a mistake becomes its problem.
 
-    Args:
-        name: Of the handler, and of the job.
-        function: What it runs.
-        schedule: ``cron``, ``every``, ``delay`` and ``at``; those that are None are not meant.
-        fields: Further fields of the job.
+    ``schedule`` has ``cron``, ``every``, ``delay`` and ``at``; those that are None are not meant.
     """
     given = {kind: value for kind, value in schedule.items() if value is not None}
     if not given and not fields:
@@ -86,8 +82,7 @@ def declare(
 def said_fields(handler: str, schedule: Mapping[str, object], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a declaration says of its job, by the management API's names.
 
-    Raises:
-        FieldError: A schedule is not spelled right, or a field follows from the declaration.
+    Raises FieldError if a schedule is not spelled right, or a field follows from the declaration.
     """
     for name in fields:
         if name in OURS or name.startswith("schedule_"):
@@ -102,10 +97,8 @@ def nearest(name: str, known: Collection[str]) -> str:
 
 def digest_of(declarations: Collection[Declaration]) -> str:
     """Return what tells one set of declarations from another, whatever their order and their modules."""
-    said = [
-        [item.name, dict(item.fields), str(item.problem or "")]
-        for item in sorted(declarations, key=lambda item: item.name)
-    ]
+    ordered = sorted(declarations, key=lambda item: item.name)
+    said = [[item.name, dict(item.fields), str(item.problem or "")] for item in ordered]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -119,11 +112,7 @@ def _check_names(said: Mapping[str, Any]) -> None:
 
 
 def _plain(name: str, value: object) -> object:
-    """Return a value as JSON has it.
-
-    Raises:
-        FieldError: It is none of JSON's.
-    """
+    """Return a value as JSON has it; raises FieldError if it is none of JSON's."""
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, list | tuple | set | frozenset):
@@ -155,9 +144,7 @@ def declared_body(declarations: Collection[Declaration]) -> dict[str, Any]:
 def problem_line(declaration: Declaration | None, problem: Mapping[str, Any]) -> str:
     """Return in a line what is wrong with a declaration: the job, its module and function, the field, the way out.
 
-    Args:
-        declaration: As it stands here; None for one that is not here.
-        problem: What a node says of it: ``name``, ``place``, ``field``, ``reason``.
+    ``problem`` is what a node says of it: ``name``, ``place``, ``field``, ``reason``. No declaration: it is not here.
     """
     field, place = str(problem["field"]), str(problem["place"])
     if declaration is not None:

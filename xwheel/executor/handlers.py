@@ -117,8 +117,7 @@ def job(
 def _refuse_options(where: str, schedule: Mapping[str, object], fields: Mapping[str, Any]) -> None:
     """Refuse names that were meant to be options of the handler: without them it would run in another way.
 
-    Raises:
-        ConfigError: There is one, or nothing but names that no job has.
+    Raises ConfigError if there is one, or nothing but names that no job has.
     """
     known = {*DECLARABLE, *SHORT_NAMES}
     strange = [name for name in fields if name not in known]
@@ -144,11 +143,10 @@ def describe(
         raise ConfigError(f"{where}: a name of 1 to {MAX_NAME} characters without outer blanks is needed")
     if parallel < 1:
         raise ConfigError(f"{where}: parallel must be at least 1")
-    kind = _kind(where, function, process)
     return Handler(
         name=name,
         function=function,
-        kind=kind,
+        kind=_kind(where, function, process),
         takes_context=_takes_context(where, function),
         parallel=parallel,
         init=init,
@@ -163,24 +161,14 @@ def handler_of(function: Callable[..., object] | Command | HostedRun, name: str)
         return found
     from xwheel.plugin.contracts import Command, HostedRun  # applications that only mark handlers do without
 
+    name = name or "glue"
     if isinstance(function, HostedRun):
-        return Handler(
-            name=name or "glue",
-            function=function.run,
-            kind=HandlerKind.HOSTED,
-            takes_context=True,
-            hosted=function,
-        )
-    if not isinstance(function, Command):
-        return describe(name or "glue", function)
-    _kind("the command of a glue type", function.prepare, process=True)
-    return Handler(
-        name=name or "glue",
-        function=function.prepare,
-        kind=HandlerKind.PROCESS,
-        takes_context=True,
-        command=function,
-    )
+        kind, run = HandlerKind.HOSTED, function.run
+        return Handler(name=name, function=run, kind=kind, takes_context=True, hosted=function)
+    if isinstance(function, Command):
+        kind, prepare = _kind("the command of a glue type", function.prepare, process=True), function.prepare
+        return Handler(name=name, function=prepare, kind=kind, takes_context=True, command=function)
+    return describe(name, function)
 
 
 def _kind(where: str, function: Callable[..., object], process: bool) -> HandlerKind:
@@ -210,13 +198,9 @@ _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 
 
 class HandlerRegistry:
-    """Handlers by name; read-only once the executor runs.
+    """Handlers by name, of functions with ``@job`` and of modules that hold some; read-only once the executor runs.
 
-    Args:
-        sources: Functions with ``@job``, and modules that hold some.
-
-    Raises:
-        ConfigError: A source holds no handler, or two handlers share a name.
+    Raises ConfigError if a source holds no handler, or two handlers share a name.
     """
 
     def __init__(self, sources: Iterable[object] = ()) -> None:
@@ -228,9 +212,8 @@ class HandlerRegistry:
             for handler in found:
                 known = self._handlers.setdefault(handler.name, handler)
                 if known.function is not handler.function:
-                    raise ConfigError(
-                        f"handler {handler.name!r} is both {_place(known.function)} and {_place(handler.function)}"
-                    )
+                    places = f"{_place(known.function)} and {_place(handler.function)}"
+                    raise ConfigError(f"handler {handler.name!r} is both {places}")
 
     @property
     def names(self) -> list[str]:
@@ -244,11 +227,7 @@ class HandlerRegistry:
         return [item for item in found if item is not None]
 
     def get(self, name: str) -> Callable[..., object]:
-        """Return the function that jobs call by this name.
-
-        Raises:
-            HandlerNotFoundError: No handler has the name.
-        """
+        """Return the function that jobs call by this name; raises HandlerNotFoundError if no handler has it."""
         handler = self._handlers.get(name)
         if handler is None:
             raise HandlerNotFoundError(TEXT_NO_HANDLER.format(name))

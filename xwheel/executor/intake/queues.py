@@ -97,14 +97,9 @@ class JobQueues:
     def admit(
         self, request: TriggerRequest, handler: Handler | XwheelError
     ) -> Execution | XwheelError | None:
-        """Put a run into its job's queue.
+        """Put a run into its job's queue, with what to call or why there is nothing to call.
 
-        Args:
-            request: The run.
-            handler: What to call, or why there is nothing to call.
-
-        Returns:
-            The run; or why it cannot come in; or None if it is here already.
+        Returns the run; or why it cannot come in; or None if it is here already.
         """
         key = request.key
         with self._lock:

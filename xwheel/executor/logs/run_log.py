@@ -66,15 +66,10 @@ class RunLog:
         self._size = 0
         self._file = -1
         self._mid_line = False
-        self._closed = False
         self._has_failed = False
+        self.is_closed = False  # then nothing will follow
         self.run_id = run_id
         self.created_ms = created_ms
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing will follow."""
-        return self._closed
 
     @property
     def path(self) -> Path:
@@ -111,11 +106,11 @@ class RunLog:
     def close(self, text: str = "") -> None:
         """Write a last line, which finds room in a full log too, and close the file; later lines are dropped."""
         with self._lock:
-            if text and not self._closed:
+            if text and not self.is_closed:
                 first = "" if self._size else self._first()
                 self._parts.append(f"{chr(10) * self._mid_line}{first}{self._owner.stamp()} {text}\n")
             self._flush()
-            self._closed = True
+            self.is_closed = True
             if self._file >= 0:
                 os.close(self._file)
                 self._file = -1
@@ -123,7 +118,7 @@ class RunLog:
 
     def _add(self, text: str, *, line: bool) -> None:
         with self._lock:
-            if self._closed or self._size > MAX_LOG:
+            if self.is_closed or self._size > MAX_LOG:
                 return
             if line:
                 text = f"\n{text}\n" if self._mid_line else f"{text}\n"
@@ -167,7 +162,7 @@ class RunLog:
                 self._owner.note_failure(self.path, error)
 
     def _open(self) -> None:
-        if self._file < 0 and not self._closed:
+        if self._file < 0 and not self.is_closed:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             try:
                 self._file = open_file(self._name, flags)
@@ -187,11 +182,7 @@ class RunLogs:
 
     Attributes:
         opened: Names of the files that logs write to now; each log notes its own.
-
-    Args:
-        directory: Where the day folders are.
-        clock: Where time comes from.
-        begun: SharedAnswer of each log whose file is opened; called while a lock is held, so it must not wait.
+        begun: Told of each log whose file is opened; called while a lock is held, so it must not wait.
     """
 
     def __init__(
@@ -226,27 +217,17 @@ class RunLogs:
         return self.read(run_id, created_ms, max(1, _count_lines(path) + 1 - lines), live=live)
 
     def read(self, run_id: int, created_ms: int, from_line: int, *, live: bool) -> LogData | None:
-        """Read from a line on, at most about a megabyte.
+        """Read from a line on, which count from 1, at most about a megabyte; return None if there is no file.
 
-        Args:
-            run_id: The run.
-            created_ms: Its creation time; foreign schedulers send it without its milliseconds.
-            from_line: First line wanted, from 1.
-            live: Whether the run may still write; a line without its end is then left for later.
-
-        Returns:
-            The lines, or None if there is no file.
+        Foreign schedulers send the creation time without its milliseconds. A live run may still write: a line without
+        its end is then left for later.
         """
         path = self.find(run_id, created_ms)
         if path is None:
             return None
         lines, reached_end = self._lines(path, from_line, live=live)
-        return LogData(
-            from_line=from_line,
-            to_line=from_line + len(lines) - 1,
-            content="".join(lines),
-            is_end=reached_end and not live,
-        )
+        content, to_line, is_end = "".join(lines), from_line + len(lines) - 1, reached_end and not live
+        return LogData(from_line=from_line, to_line=to_line, content=content, is_end=is_end)
 
     def stamp(self, at_ms: int | None = None) -> str:
         """Return a time in the executor's zone, as lines begin; None takes the present."""
@@ -266,16 +247,9 @@ class RunLogs:
         self._tasks.put(partial(logger.warning, "run log %s: lines are lost: %s", path, error))
 
     def sweep(self, now_ms: int, days: int) -> int:
-        """Delete logs of runs created this many days ago that were not written to for as long.
+        """Delete logs of runs created this many days ago that were not written to for as long; return how many.
 
-        A run may go on for months: its log stays while it is open.
-
-        Args:
-            now_ms: The machine's time, in milliseconds.
-            days: How many days logs are kept; 0 keeps all.
-
-        Returns:
-            How many logs were deleted.
+        A run may go on for months: its log stays while it is open. 0 days keep all.
         """
         if days <= 0 or not self._directory.is_dir():
             return 0
@@ -314,14 +288,11 @@ class RunLogs:
             for task in filter(None, tasks):
                 task()
 
-    def _path(self, run_id: int, day: str) -> Path:
-        return self._directory / day / f"{run_id:d}.log"
-
     def find(self, run_id: int, created_ms: int) -> Path | None:
         """Return the file of a run's log, or None if it has none."""
         # seconds may have been rounded up over midnight, so the neighbouring days count too
         for shift_ms in (0, -86_400_000, 86_400_000):
-            path = self._path(run_id, _day(max(0, created_ms + shift_ms)))
+            path = self._directory / _day(max(0, created_ms + shift_ms)) / f"{run_id:d}.log"
             if path.exists():
                 return path
         return None
@@ -377,17 +348,10 @@ def _close_to_others(directory: Path) -> None:
 
 
 def read_chunk(path: Path, offset: int, most: int = CHUNK, *, live: bool) -> tuple[str, int, int]:
-    """Return whole lines of a log from a place on, as :meth:`RunLogs.read` counts and shortens them.
+    """Return whole lines of a log from the begin of one on, as :meth:`RunLogs.read` counts and shortens them.
 
-    Args:
-        path: The file.
-        offset: Where a line begins.
-        most: Bytes that are read at most, but one line in any case.
-        live: Whether the run may still write; a line without its end is then left for later.
-
-    Returns:
-        The lines, each with a line feed at its end, how many they are, and where the next one begins; nothing if
-        there is nothing.
+    They have ``most`` bytes at most, but are one line in any case. Returns the lines, each with a line feed at its end,
+    how many they are, and where the next one begins; nothing if there is nothing.
     """
     with path.open("rb", buffering=0) as file:
         file.seek(offset)
@@ -429,11 +393,7 @@ def _count_lines(path: Path) -> int:
 def _skip_lines(descriptor: int, line: int, offset: int, wanted: int) -> tuple[int, int]:
     """Return a line at or shortly before the wanted one, and where it begins; whole chunks are only counted.
 
-    Args:
-        descriptor: The file.
-        line: A line before.
-        offset: Where that one begins.
-        wanted: The line to come near to.
+    The search starts at a line before, which begins at ``offset``.
     """
     place = os.lseek(descriptor, offset, os.SEEK_SET)
     while line < wanted and (chunk := os.read(descriptor, CHUNK)):

@@ -66,13 +66,8 @@ class _Shipment:
 
     def part(self, content: str = "", is_end: bool = False) -> LogPart:
         """Return what is said of it next."""
-        return LogPart(
-            run_id=self.run_id,
-            created_ms=self.created_ms,
-            from_line=self.line,
-            content=content,
-            is_end=is_end,
-        )
+        run_id, created_ms, line = self.run_id, self.created_ms, self.line
+        return LogPart(run_id=run_id, created_ms=created_ms, from_line=line, content=content, is_end=is_end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +84,8 @@ class LogShipping:
     """The loop that ships logs; :meth:`step` belongs to one thread at a time.
 
     The files are the only buffer: nothing is kept in memory but how far each log is shipped, and runs never wait.
-    After a start the scheduler is asked how far it has the logs of the last day.
-
-    Args:
-        client: Calls the scheduler.
-        clock: Where time comes from.
-        earlier: Gives the logs of runs that ended before this start: run, creation time and file.
+    After a start the scheduler is asked how far it has the logs of the last day. ``earlier`` gives the logs of runs
+    that ended before, each as run, creation time and file; ``wakeup`` ends the waits of the loop.
     """
 
     def __init__(
@@ -107,7 +98,7 @@ class LogShipping:
         self._news: deque[RunLog] = deque()
         self._logs: OrderedDict[Key, _Shipment] = OrderedDict()
         self._is_wanted = False
-        self._wake = threading.Event()
+        self.wakeup = threading.Event()
         self._pause_ms = 0
         self._not_before_ms = 0
         self._dropped = 0
@@ -117,25 +108,20 @@ class LogShipping:
     def begun(self, log: RunLog) -> None:
         """Note that a run begins to write; from any thread, and waits for nothing."""
         self._news.append(log)
-        if self._is_wanted and not self._wake.is_set():
-            self._wake.set()
-
-    @property
-    def wakeup(self) -> threading.Event:
-        """What ends the waits of the loop."""
-        return self._wake
+        if self._is_wanted and not self.wakeup.is_set():
+            self.wakeup.set()
 
     def want(self, is_wanted: bool) -> None:
         """Note whether the scheduler that we are registered with has a log store."""
         if is_wanted != self._is_wanted:
             self._is_wanted = is_wanted
             self._is_begun = False  # what ended meanwhile is asked about, as after a start
-            logger.info(
-                "logs are shipped to the scheduler's log store"
-                if is_wanted
-                else "logs stay here: the scheduler has no log store"
+            shipped, kept = (
+                "logs are shipped to the scheduler's log store",
+                "logs stay here: the scheduler has no log store",
             )
-            self._wake.set()
+            logger.info(shipped if is_wanted else kept)
+            self.wakeup.set()
 
     def step(self, _now_ms: int) -> int:
         """Ship one request; return how long to wait before the next, in milliseconds."""
@@ -208,11 +194,8 @@ class LogShipping:
             del self._logs[oldest]
             self._dropped += 1
             if self._dropped in (1, 1000) or self._dropped % 100_000 == 0:
-                logger.warning(
-                    "%d logs wait for the scheduler, and %d more stay here: it takes too few",
-                    MAX_LOGS,
-                    self._dropped,
-                )
+                text = "%d logs wait for the scheduler, and %d more stay here: it takes too few"
+                logger.warning(text, MAX_LOGS, self._dropped)
 
     def _forget_ended(self) -> None:
         """Keep in mind only logs that still grow, for when the scheduler wants them after all."""
@@ -270,8 +253,7 @@ class LogShipping:
                 return None
         except OSError as error:
             logger.warning("the log of run %d cannot be read: %s", shipment.run_id, error)
-            shipment.not_before_ms = now_ms + STUCK_MS
-            shipment.pause_ms = STUCK_MS
+            shipment.not_before_ms, shipment.pause_ms = now_ms + STUCK_MS, STUCK_MS
             return None
         if not pieces and not is_end:
             shipment.not_before_ms = now_ms + INTERVAL_MS
@@ -307,12 +289,8 @@ class LogShipping:
             have, offset = line - 1, shipment.offset
         if have < line - 1:
             # more than there is: what it says cannot be, or the file is another one
-            logger.warning(
-                "the log of run %d has %d lines, but the scheduler's store wants line %d",
-                shipment.run_id,
-                have,
-                line,
-            )
+            text = "the log of run %d has %d lines, but the scheduler's store wants line %d"
+            logger.warning(text, shipment.run_id, have, line)
             is_stuck = True
         else:
             shipment.line, shipment.offset = line, offset

@@ -19,6 +19,7 @@ from xwheel.executor.logs.run_log import RunLog
 from xwheel.executor.running.interrupts import interrupt, take_back
 from xwheel.model import RunState
 from xwheel.model.reasons import RunReason
+from xwheel.timer import Timeout
 from xwheel.wire.codec.fields import cut
 from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK, TEXT_COVER, TEXT_KILLED, TIMEOUT
 from xwheel.wire.messages import CallbackItem, RunKey, TriggerRequest
@@ -52,17 +53,14 @@ class Ending:
     error: type[ExecutorError] = JobKilledError
 
 
-KILLED: Final = Ending(state=RunState.KILLED, code=FAIL, reason=RunReason.KILLED, message=TEXT_KILLED)
-COVERED: Final = Ending(state=RunState.KILLED, code=FAIL, reason=RunReason.COVERED, message=TEXT_COVER)
-STOPPED: Final = Ending(
-    state=RunState.KILLED, code=FAIL, reason=RunReason.EXECUTOR_STOPPED, message="the executor was stopped"
-)
-NOT_STARTED: Final = Ending(
-    state=RunState.FAILED,
-    code=FAIL,
-    reason=RunReason.NOT_STARTED,
-    message="the executor did not start this run",
-)
+def _ending(state: RunState, reason: RunReason, message: str) -> Ending:
+    return Ending(state=state, code=FAIL, reason=reason, message=message)
+
+
+KILLED: Final = _ending(RunState.KILLED, RunReason.KILLED, TEXT_KILLED)
+COVERED: Final = _ending(RunState.KILLED, RunReason.COVERED, TEXT_COVER)
+STOPPED: Final = _ending(RunState.KILLED, RunReason.EXECUTOR_STOPPED, "the executor was stopped")
+NOT_STARTED: Final = _ending(RunState.FAILED, RunReason.NOT_STARTED, "the executor did not start this run")
 
 
 def timed_out(seconds: int) -> Ending:
@@ -86,7 +84,7 @@ class Execution:
     Attributes:
         thread_id: Of the thread into which errors may be raised, or 0.
         force: Ends its process, each round harder.
-        timer: Number of the timer that limits its time, or -1.
+        timer: What limits its time, or None.
     """
 
     request: TriggerRequest
@@ -104,7 +102,7 @@ class Execution:
     thread_id: int = 0
     task: asyncio.Task[None] | None = None
     force: Callable[[int], None] | None = None
-    timer: int = -1
+    timer: Timeout | None = None
 
     def begin(self, log: RunLog, started_ms: int) -> JobContext:
         """Make the context, just before the handler is called."""

@@ -33,9 +33,10 @@ from xwheel.executor.running.execution import (
     timed_out,
 )
 from xwheel.executor.running.lifecycles import Lifecycles
-from xwheel.executor.running.pool import ThreadPool, Timers
+from xwheel.executor.running.pool import ThreadPool
 from xwheel.executor.running.process import run_in_process
 from xwheel.executor.running.runners import AsyncRunner, run_hosted, run_in_thread
+from xwheel.timer import WheelTimer
 from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey, TriggerRequest
 
 logger = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class Workers:
         self._on_outcome = on_outcome
         self._passed = passed
         self._pool = ThreadPool("run")
-        self._timers = Timers(clock)
+        self._timer = WheelTimer(name="xwheel-timers")
         self._lifecycles = Lifecycles()
         self._async = AsyncRunner(self._lifecycles, clock)
 
@@ -90,13 +91,8 @@ class Workers:
     ) -> list[XwheelError | None]:
         """Accept runs; when it returns, those without an error are on disk. All share one write.
 
-        A run that the journal knows was accepted before, whatever would refuse it now.
-
-        Args:
-            runs: Each with what to call, or with why there is nothing to call.
-
-        Returns:
-            For each run why it was refused, or None.
+        A run that the journal knows was accepted before, whatever would refuse it now. Each comes with what to call, or
+        with why there is nothing to call; the answer to each is why it was refused, or None.
 
         Raises:
             JournalError: The journal does not answer; what became of the runs is unknown.
@@ -150,6 +146,7 @@ class Workers:
         self._async.close()
         self._pool.close()
         self._lifecycles.close()
+        self._timer.stop()
 
     # -- taking in ------------------------------------------------------------------------------------------
 
@@ -238,9 +235,8 @@ class Workers:
         if ending is not None:
             return execution.ended(ending, self._clock.now_ms())
         if execution.request.timeout_s:
-            limit = timed_out(min(execution.request.timeout_s, MAX_TIMEOUT_S))
-            delay_ms = min(execution.request.timeout_s, MAX_TIMEOUT_S) * 1000
-            execution.timer = self._timers.after(delay_ms, partial(self._end, execution, limit))
+            limit_s = min(execution.request.timeout_s, MAX_TIMEOUT_S)
+            execution.timer = self._timer.schedule(limit_s, self._end, execution, timed_out(limit_s))
         kind = execution.handler.kind
         if kind is HandlerKind.ASYNC:
             self._async.start(execution, context, self._finish)
@@ -278,13 +274,13 @@ class Workers:
             self._inject(execution, ending, self._grace_ms // INJECT_AGAIN_MS)
         if round_number == ABANDON_ROUND and kind is not HandlerKind.PROCESS:
             self._abandon(execution, ending)
-        self._timers.after(self._grace_ms, partial(self._push, execution, ending, round_number + 1))
+        self._timer.schedule(self._grace_ms / 1000, self._push, execution, ending, round_number + 1)
 
     def _inject(self, execution: Execution, ending: Ending, tries: int) -> None:
         """Raise an error inside a thread handler; while it stands at a lock, this many times shortly after."""
         if execution.stage is Stage.ENDED or execution.inject(ending.error) or not tries:
             return
-        self._timers.after(INJECT_AGAIN_MS, partial(self._inject, execution, ending, tries - 1))
+        self._timer.schedule(INJECT_AGAIN_MS / 1000, self._inject, execution, ending, tries - 1)
 
     def _abandon(self, execution: Execution, ending: Ending) -> None:
         """Report a run whose handler will not end. Its job waits for it; its place goes to other jobs."""
@@ -306,8 +302,8 @@ class Workers:
 
     def _close(self, execution: Execution, outcome: CallbackItem) -> None:
         self.queues.end(execution)
-        if execution.timer >= 0:
-            self._timers.drop(execution.timer)
+        if execution.timer is not None:
+            execution.timer.cancel()
         execution.close_log(outcome)
         self._report(execution, outcome)
         self.queues.leave(execution)
@@ -319,12 +315,8 @@ class Workers:
 
 def _warn_of_abandoned(key: RunKey, reason: str) -> None:
     """Warn of a handler that goes on; not on the thread of the timers, since an application's log handlers may hang."""
-    logger.warning(
-        "run %d of job %d ignores that it was ended (%s); later runs of the job wait for it",
-        key.run_id,
-        key.job_id,
-        reason,
-    )
+    text = "run %d of job %d ignores that it was ended (%s); later runs of the job wait for it"
+    logger.warning(text, key.run_id, key.job_id, reason)
 
 
 def _known_problem(acceptance: Acceptance, key: RunKey) -> ExecutorError | None:
