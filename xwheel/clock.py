@@ -125,15 +125,9 @@ class OffsetFilter:
         return self._clock.set_offset(shared_ms, (sent_ms + received_ms) // 2)
 
     def sample(self, shared_ms: int, sent_ms: int, received_ms: int) -> int | None:
-        """Take one sample of the shared clock.
+        """Take one sample of the shared clock, asked for and answered at these monotonic times.
 
-        Args:
-            shared_ms: What the database said.
-            sent_ms: Monotonic time before the question.
-            received_ms: Monotonic time after the answer.
-
-        Returns:
-            The size of a confirmed step in milliseconds, or None.
+        Returns the size of a confirmed step in milliseconds, or None.
         """
         middle_ms = (sent_ms + received_ms) // 2
         drift_ms = self._clock.drift_ms(shared_ms, middle_ms)
