@@ -34,18 +34,13 @@ Days = Callable[[date], bool]
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """A set of moments in local time.
+    """A set of moments in local time."""
 
-    Attributes:
-        days: Tests whether a whole day belongs to it, one for each entry that adds days.
-        edges: Where stretches of local time begin and end, in turn and in order: a moment with an odd number of edges
-            at or before it lies inside one.
-        without: Days that do not belong to it whatever the rest says.
-    """
-
-    days: Sequence[Days]
+    days: Sequence[Days]  # test whether a whole day belongs to it, one for each entry that adds days
+    # where stretches of local time begin and end, in turn and in order: a moment with an odd number of edges at or
+    # before it lies inside one
     edges: Sequence[datetime]
-    without: frozenset[date]
+    without: frozenset[date]  # days that do not belong to it whatever the rest says
 
     def covers(self, moment: datetime) -> bool:
         """Return whether a moment of local time, given without a zone, belongs to the calendar."""
@@ -62,11 +57,7 @@ class Calendar:
 
 
 def parse_calendar(definition: Mapping[str, Any]) -> Calendar:
-    """Return the calendar that a table describes.
-
-    Raises:
-        ScheduleError: Names the entry and what is allowed.
-    """
+    """Return the calendar that a table describes; ScheduleError names the entry and what is allowed."""
     if not isinstance(definition, Mapping) or not definition:
         raise ScheduleError("calendar", f"must be a table with at least one of {', '.join(KEYS)}")
     for key in definition:

@@ -34,25 +34,15 @@ _NUMBER = re.compile(r"(\d+)(?:-(\d+)(?:/(\d+))?|/(\d+))?")
 
 
 class DayRule(NamedTuple):
-    """Which days match; each field is a set of bits.
+    """Which days match; each field but the last is a set of bits."""
 
-    Attributes:
-        months: Bit 1 to 12.
-        days: Bit 1 to 31, days of the month.
-        ends: Bit 0 to 30, days before the month's last one.
-        near_days: Like ``days``, but the nearest weekday (Monday to Friday) is meant.
-        near_ends: Like ``ends``, but the nearest weekday is meant.
-        weekdays: Bit 1 (Sunday) to 7; zero if the days of the month decide.
-        nth: Only the n-th of the lowest weekday counts, 5 at most; 6 means the last one, 0 means all count.
-    """
-
-    months: int
-    days: int = 0
-    ends: int = 0
-    near_days: int = 0
-    near_ends: int = 0
-    weekdays: int = 0
-    nth: int = 0
+    months: int  # bit 1 to 12
+    days: int = 0  # bit 1 to 31, days of the month
+    ends: int = 0  # bit 0 to 30, days before the month's last one
+    near_days: int = 0  # like days, but the nearest weekday (Monday to Friday) is meant
+    near_ends: int = 0  # like ends, but the nearest weekday is meant
+    weekdays: int = 0  # bit 1 (Sunday) to 7; zero if the days of the month decide
+    nth: int = 0  # the n-th of the lowest weekday counts alone, 5 at most; 6: its last one, 0: all count
 
     @property
     def jumps(self) -> bool:

@@ -32,17 +32,11 @@ FIRST_DAYS = (0, *accumulate(365 + isleap(year) for year in range(FIRST_YEAR, LA
 
 
 class Month(NamedTuple):
-    """A month's days.
+    """A month's days."""
 
-    Attributes:
-        first: Day number of the 1st, or its place in the year.
-        length: 28 to 31.
-        weekday: Weekday of the 1st, 1 for Sunday.
-    """
-
-    first: int
-    length: int
-    weekday: int
+    first: int  # day number of the 1st, or its place in the year
+    length: int  # 28 to 31
+    weekday: int  # of the 1st, 1 for Sunday
 
 
 class Engine:

@@ -25,18 +25,12 @@ class Period(NamedTuple):
 
     Where a clock is set back, the same wall time is shown twice, and belongs to the later period: that is how
     Java, and so Quartz, reads it. Where it is set forward, wall times are left out and belong to no period.
-
-    Attributes:
-        start: First second, UTC.
-        end: First second that is not in the period.
-        offset: Wall seconds less UTC seconds.
-        own_end: First wall second that belongs to a later period, or to none.
     """
 
-    start: int
-    end: int
-    offset: int
-    own_end: int
+    start: int  # first second, UTC
+    end: int  # first second that is not in the period
+    offset: int  # wall seconds less UTC seconds
+    own_end: int  # first wall second that belongs to a later period, or to none
 
 
 class Zone:

@@ -30,25 +30,15 @@ OUR_NAMES: Final = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderState:
-    """What the last leader wrote down for those who stand by, and for the next one.
-
-    Attributes:
-        pid: Its process.
-        api_port: Of its management API.
-        executor_api_port: Where its executor registered.
-        executor_port: Where its executor listened; sends that are on their way find it again there.
-        group_id: The group of the declared jobs.
-        declared: Names of the jobs that code declared.
-        retired: Names of those that were stopped because code declares them no more.
-    """
+    """What the last leader wrote down for those who stand by, and for the next one."""
 
     pid: int = 0
-    api_port: int = 0
-    executor_api_port: int = 0
-    executor_port: int = 0
-    group_id: int = 0
-    declared: tuple[str, ...] = ()
-    retired: tuple[str, ...] = ()
+    api_port: int = 0  # of its management API
+    executor_api_port: int = 0  # where its executor registered
+    executor_port: int = 0  # where its executor listened; sends that are on their way find it again there
+    group_id: int = 0  # of the declared jobs
+    declared: tuple[str, ...] = ()  # names of the jobs that code declared
+    retired: tuple[str, ...] = ()  # names of those that were stopped because code declares them no more
 
 
 class Folder:

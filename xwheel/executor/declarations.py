@@ -31,21 +31,14 @@ SCALARS: Final = (str, int, float, bool, type(None))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A job as code declares it.
+    """A job as code declares it."""
 
-    Attributes:
-        name: Names the job in its group.
-        function: What it runs.
-        fields: What is said of the job, by the management API's names; all others are left alone.
-        spelled: What code calls those fields that it has other names for.
-        problem: Why it cannot be declared so, or None.
-    """
-
-    name: str
+    name: str  # names the job in its group
     function: Callable[..., object]
-    fields: Mapping[str, Any]
+    fields: Mapping[str, Any]  # by the management API's names; all others are left alone
+    # what code calls those fields that it has other names for
     spelled: Mapping[str, str] = field(default_factory=dict)
-    problem: FieldError | None = None
+    problem: FieldError | None = None  # why it cannot be declared so
 
     @property
     def place(self) -> str:

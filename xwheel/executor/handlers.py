@@ -42,28 +42,18 @@ class HandlerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """A function with its name and options.
-
-    Attributes:
-        takes_context: Whether it wants the :class:`~xwheel.executor.JobContext` as its argument.
-        parallel: How many runs of one job may run at once.
-        init: Called once before the first run in this executor (in a process handler: in each process).
-        destroy: Called once when the executor ends.
-        command: The program that a process handler becomes, or None; ``function`` prepares it then.
-        hosted: The run in a process of its glue type's own, or None.
-        declaration: The job that code declares with it, or None.
-    """
+    """A function with its name and options."""
 
     name: str
     function: Callable[..., object]
     kind: HandlerKind
-    takes_context: bool
-    parallel: int = 1
-    init: Callable[[], object] | None = None
-    destroy: Callable[[], object] | None = None
-    command: Command | None = None
-    hosted: HostedRun | None = None
-    declaration: Declaration | None = None
+    takes_context: bool  # it wants the JobContext as its argument
+    parallel: int = 1  # how many runs of one job may run at once
+    init: Callable[[], object] | None = None  # called once before the first run, in each process of its own
+    destroy: Callable[[], object] | None = None  # called once when the executor ends
+    command: Command | None = None  # what a process handler becomes; the function prepares it then
+    hosted: HostedRun | None = None  # the run in a process of its glue type's own
+    declaration: Declaration | None = None  # the job that code declares with it
 
 
 def job(

@@ -61,21 +61,16 @@ class SharedSources:
 
 @dataclass(kw_only=True)
 class Endpoints:
-    """Answers calls; one object serves all threads.
+    """Answers calls; one object serves all threads."""
 
-    Attributes:
-        token: What callers must show.
-        allowed: Glue types besides BEAN that may run here.
-    """
-
-    token: str
+    token: str  # what callers must show
     app_name: str
     workers: Workers
     journal: Journal
     logs: RunLogs
     handlers: HandlerRegistry
     glue_types: Mapping[str, GlueType]
-    allowed: Collection[str] = ()
+    allowed: Collection[str] = ()  # glue types besides BEAN that may run here
 
     def __post_init__(self) -> None:
         self._unknown = Repeats()

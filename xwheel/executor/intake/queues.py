@@ -21,19 +21,12 @@ from xwheel.wire.messages import RunKey, TriggerRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
-    """How much is taken in.
+    """How much is taken in."""
 
-    Attributes:
-        places: Handlers that run at once.
-        per_job: Waiting runs of one job.
-        waiting: Waiting runs of all jobs.
-        grace_ms: Between asking a handler to end and forcing it.
-    """
-
-    places: int
-    per_job: int
-    waiting: int
-    grace_ms: int
+    places: int  # handlers that run at once
+    per_job: int  # waiting runs of one job
+    waiting: int  # waiting runs of all jobs
+    grace_ms: int  # between asking a handler to end and forcing it
 
 
 class Next(Enum):

@@ -47,15 +47,10 @@ KEEP_MS: Final = 24 * 3600 * 1000  # how long an acknowledged outcome is kept, t
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """How the journal took a run.
+    """How the journal took a run."""
 
-    Attributes:
-        new: Whether it was written just now and must be run.
-        never_started: Whether it was accepted before a restart and will not be run.
-    """
-
-    new: bool
-    never_started: bool = False
+    new: bool  # it was written just now and must be run
+    never_started: bool = False  # it was accepted before a restart and will not be run
 
 
 NEW: Final = Acceptance(new=True)

@@ -39,25 +39,17 @@ Key = tuple[int, int]
 
 @dataclass(slots=True)
 class _Shipment:
-    """How far a log is shipped.
-
-    Attributes:
-        log: What writes it; None for one of a run that ended before this start.
-        line: Number of the first line that the scheduler lacks, and ``offset`` where it begins in the file.
-        is_asked: The scheduler is to say first how far it has it.
-        not_before_ms: When there may be something to ship.
-        pause_ms: How long it waited last since the scheduler did not take what it was sent.
-    """
+    """How far a log is shipped."""
 
     run_id: int
     created_ms: int
     path: Path
-    log: RunLog | None
-    line: int = 1
-    offset: int = 0
-    is_asked: bool = False
-    not_before_ms: int = 0
-    pause_ms: int = 0
+    log: RunLog | None  # what writes it; None for one of a run that ended before this start
+    line: int = 1  # number of the first line that the scheduler lacks
+    offset: int = 0  # where that line begins in the file
+    is_asked: bool = False  # the scheduler is to say first how far it has it
+    not_before_ms: int = 0  # when there may be something to ship
+    pause_ms: int = 0  # how long it waited last since the scheduler did not take what it was sent
 
     @property
     def is_over(self) -> bool:

@@ -40,17 +40,13 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """Why a run is made to end, and what is reported then.
-
-    Attributes:
-        error: What the handler sees raised.
-    """
+    """Why a run is made to end, and what is reported then."""
 
     state: RunState
     code: int
     reason: RunReason
     message: str
-    error: type[ExecutorError] = JobKilledError
+    error: type[ExecutorError] = JobKilledError  # what the handler sees raised
 
 
 def _ending(state: RunState, reason: RunReason, message: str) -> Ending:
@@ -80,11 +76,6 @@ class Execution:
 
     Thread-safety: ``stage``, ``ending`` and the flags belong to the lock of the queues; ``lock`` guards the moment
     between a handler's end and an exception injected into its thread, or a signal sent to its process.
-
-    Attributes:
-        thread_id: Of the thread into which errors may be raised, or 0.
-        force: Ends its process, each round harder.
-        timer: What limits its time, or None.
     """
 
     request: TriggerRequest
@@ -99,10 +90,10 @@ class Execution:
     context: JobContext | None = None
     log: RunLog | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
-    thread_id: int = 0
+    thread_id: int = 0  # of the thread into which errors may be raised, or 0
     task: asyncio.Task[None] | None = None
-    force: Callable[[int], None] | None = None
-    timer: Timeout | None = None
+    force: Callable[[int], None] | None = None  # ends its process, each round harder
+    timer: Timeout | None = None  # limits its time
 
     def begin(self, log: RunLog, started_ms: int) -> JobContext:
         """Make the context, just before the handler is called."""

@@ -48,23 +48,16 @@ BOOT: Final = (
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What the child is told.
+    """What the child is told."""
 
-    Attributes:
-        path: The parent's ``sys.path``.
-        main: File of the parent's ``__main__``, if the handler lives there.
-        report: Descriptor that takes the report.
-        data: What the function is handed to prepare a program; None if it is the handler itself.
-    """
-
-    path: list[str]
+    path: list[str]  # the parent's sys.path
     module: str
     name: str
-    main: str
+    main: str  # file of the parent's __main__, if the handler lives there
     request: TriggerRequest
     started_ms: int
-    report: int
-    data: dict[str, Any] | None = None
+    report: int  # descriptor that takes the report
+    data: dict[str, Any] | None = None  # what prepares a program is handed; None if it is the handler itself
 
 
 class ProcessReport(msgspec.Struct, frozen=True, kw_only=True):
