@@ -9,6 +9,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ REMEMBERED: Final = 512
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
+@dataclass(eq=False)
 class RunLog:
     """The log of one run. The file appears with the first line, so that silent runs cost nothing.
 
@@ -37,29 +39,18 @@ class RunLog:
     table that a hundred names a second go through is copied to another place of the memory again and again.
 
     Thread-safety: every method may be called by any thread.
-
-    Args:
-        name: The file's whole name.
-        owner: All logs.
-        run_id: The run.
-        created_ms: When its row was made.
-        begins_ms: When the run starts.
-        opening: Gives the line that stands before all others; called once, when there is something else to write.
     """
 
-    def __init__(
-        self,
-        name: str,
-        owner: RunLogs,
-        run_id: int,
-        created_ms: int,
-        begins_ms: int = 0,
-        opening: Callable[[], str] | None = None,
-    ) -> None:
-        self._name = name
-        self._owner = owner
-        self._begins_ms = begins_ms
-        self._opening = opening
+    name: str  # the file's whole one
+    owner: RunLogs
+    run_id: int
+    created_ms: int  # when the run's row was made
+    begins_ms: int = 0  # when the run starts
+    opening: Callable[[], str] | None = (
+        None  # gives the line before all others, once there is something to write
+    )
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._parts: list[str] = []
         self._waiting = 0
@@ -68,13 +59,11 @@ class RunLog:
         self._mid_line = False
         self._has_failed = False
         self.is_closed = False  # then nothing will follow
-        self.run_id = run_id
-        self.created_ms = created_ms
 
     @property
     def path(self) -> Path:
         """Where the file is, or would be."""
-        return Path(self._name)
+        return Path(self.name)
 
     @property
     def is_silent(self) -> bool:
@@ -83,7 +72,7 @@ class RunLog:
 
     def line(self, text: str) -> None:
         """Write a line with its time in front."""
-        self._add(f"{self._owner.stamp()} {text}" if text else self._owner.stamp(), line=True)
+        self._add(f"{self.owner.stamp()} {text}" if text else self.owner.stamp(), line=True)
 
     def raw(self, text: str) -> None:
         """Write text as it is; what ``print`` does."""
@@ -108,13 +97,13 @@ class RunLog:
         with self._lock:
             if text and not self.is_closed:
                 first = "" if self._size else self._first()
-                self._parts.append(f"{chr(10) * self._mid_line}{first}{self._owner.stamp()} {text}\n")
+                self._parts.append(f"{chr(10) * self._mid_line}{first}{self.owner.stamp()} {text}\n")
             self._flush()
             self.is_closed = True
             if self._file >= 0:
                 os.close(self._file)
                 self._file = -1
-                self._owner.opened.discard(self._name)
+                self.owner.opened.discard(self.name)
 
     def _add(self, text: str, *, line: bool) -> None:
         with self._lock:
@@ -128,8 +117,8 @@ class RunLog:
 
     def _first(self) -> str:
         """Return the opening line, once."""
-        opening, self._opening = self._opening, None
-        return f"{self._owner.stamp(self._begins_ms)} {opening()}\n" if opening else ""
+        opening, self.opening = self.opening, None
+        return f"{self.owner.stamp(self.begins_ms)} {opening()}\n" if opening else ""
 
     def _put(self, text: str) -> None:
         self._size += len(text)
@@ -142,7 +131,7 @@ class RunLog:
         if self._waiting >= FLUSH_BYTES:
             self._flush()
         elif first:
-            self._owner.mark_dirty(self)
+            self.owner.mark_dirty(self)
 
     def _flush(self) -> None:
         if not self._parts:
@@ -159,18 +148,18 @@ class RunLog:
             # a full disk must not fail the handler; the run's outcome still says how it ended
             if not self._has_failed:
                 self._has_failed = True
-                self._owner.note_failure(self.path, error)
+                self.owner.note_failure(self.path, error)
 
     def _open(self) -> None:
         if self._file < 0 and not self.is_closed:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             try:
-                self._file = open_file(self._name, flags)
+                self._file = open_file(self.name, flags)
             except FileNotFoundError:
                 make_folder(self.path.parent)
-                self._file = open_file(self._name, flags)
-            self._owner.opened.add(self._name)
-            self._owner.begun(self)
+                self._file = open_file(self.name, flags)
+            self.owner.opened.add(self.name)
+            self.owner.begun(self)
 
 
 class RunLogs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
@@ -185,29 +186,19 @@ class CallRefusedError(WireError):
     """A scheduler answered, and the answer is no."""
 
 
+@dataclass(eq=False)
 class Registration:
-    """Keeps the executor registered; knows since when no scheduler has confirmed it.
+    """Keeps the executor registered; knows since when no scheduler has confirmed it."""
 
-    Args:
-        request: Makes the message again for each beat.
-        beat_ms: Time between beats; a failed one is repeated after a second, two, four, and then five.
-        on_logs_wanted: Told after each beat whether the scheduler that took it wants run logs.
-    """
+    client: AdminClient
+    request: Callable[[], RegistryRequest]  # makes the message again for each beat
+    clock: Clock
+    beat_ms: int  # between beats; a failed one is repeated after a second, two, four, and then five
+    on_logs_wanted: Callable[[bool], None] = lambda _: None
+    """Told after each beat whether the scheduler that took it wants run logs."""
 
-    def __init__(
-        self,
-        client: AdminClient,
-        request: Callable[[], RegistryRequest],
-        clock: Clock,
-        beat_ms: int,
-        on_logs_wanted: Callable[[bool], None] = lambda _: None,
-    ) -> None:
-        self._client = client
-        self._request = request
-        self._clock = clock
-        self._beat_ms = beat_ms
-        self._on_logs_wanted = on_logs_wanted
-        self._acknowledged_ms = clock.monotonic_ms()
+    def __post_init__(self) -> None:
+        self._acknowledged_ms = self.clock.monotonic_ms()
         self._failing = False
         self._again_ms = FIRST_AGAIN_MS
         self._gone = False
@@ -219,29 +210,29 @@ class Registration:
         try:
             with self._turn:  # the farewell waits for it: a beat that arrives later would register us again
                 if self._gone:
-                    return self._beat_ms
-                answer = self._client.register(self._request())
+                    return self.beat_ms
+                answer = self.client.register(self.request())
         except WireError as error:
             if not self._failing:
                 logger.warning("the executor is not registered: %s", error)
             self._failing = True
             again_ms, self._again_ms = self._again_ms, min(2 * self._again_ms, LONGEST_AGAIN_MS)
-            return min(self._beat_ms, again_ms)
+            return min(self.beat_ms, again_ms)
         if self._failing or not self.registered.is_set():
             logger.info("the executor is registered")
         self._failing, self._again_ms = False, FIRST_AGAIN_MS
         self.registered.set()
-        self._on_logs_wanted(answer.xwheel and wants_logs(answer.data))
+        self.on_logs_wanted(answer.xwheel and wants_logs(answer.data))
         if answer.xwheel:
-            self._acknowledged_ms = self._clock.monotonic_ms()
-        return self._beat_ms
+            self._acknowledged_ms = self.clock.monotonic_ms()
+        return self.beat_ms
 
     def leave(self) -> bool:
         """Send the farewell and no beat after it; return whether a scheduler took it that had us registered."""
         try:
             with self._turn:
                 self._gone = True
-                self._client.deregister(self._request())
+                self.client.deregister(self.request())
         except WireError as error:
             logger.warning("the farewell did not arrive: %s", error)
             return False
@@ -255,7 +246,7 @@ class Registration:
         """
         if not request.instance:
             return ""
-        silent_ms = self._clock.monotonic_ms() - self._acknowledged_ms
-        if silent_ms <= max(STALE_MS, 2 * self._beat_ms):
+        silent_ms = self.clock.monotonic_ms() - self._acknowledged_ms
+        if silent_ms <= max(STALE_MS, 2 * self.beat_ms):
             return ""
         return f"no scheduler confirmed a beat for {silent_ms // 1000} s"

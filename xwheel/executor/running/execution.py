@@ -38,7 +38,7 @@ class Stage(IntEnum):
     ENDED = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Ending:
     """Why a run is made to end, and what is reported then."""
 
@@ -49,25 +49,18 @@ class Ending:
     error: type[ExecutorError] = JobKilledError  # what the handler sees raised
 
 
-def _ending(state: RunState, reason: RunReason, message: str) -> Ending:
-    return Ending(state=state, code=FAIL, reason=reason, message=message)
-
-
-KILLED: Final = _ending(RunState.KILLED, RunReason.KILLED, TEXT_KILLED)
-COVERED: Final = _ending(RunState.KILLED, RunReason.COVERED, TEXT_COVER)
-STOPPED: Final = _ending(RunState.KILLED, RunReason.EXECUTOR_STOPPED, "the executor was stopped")
-NOT_STARTED: Final = _ending(RunState.FAILED, RunReason.NOT_STARTED, "the executor did not start this run")
+KILLED: Final = Ending(RunState.KILLED, FAIL, RunReason.KILLED, TEXT_KILLED)
+COVERED: Final = Ending(RunState.KILLED, FAIL, RunReason.COVERED, TEXT_COVER)
+STOPPED: Final = Ending(RunState.KILLED, FAIL, RunReason.EXECUTOR_STOPPED, "the executor was stopped")
+NOT_STARTED: Final = Ending(
+    RunState.FAILED, FAIL, RunReason.NOT_STARTED, "the executor did not start this run"
+)
 
 
 def timed_out(seconds: int) -> Ending:
     """Return the ending of a run that passed its time limit."""
-    return Ending(
-        state=RunState.TIMED_OUT,
-        code=TIMEOUT,
-        reason=RunReason.TIMED_OUT,
-        message=f"the run passed its time limit of {seconds} s",
-        error=JobTimeoutError,
-    )
+    text = f"the run passed its time limit of {seconds} s"
+    return Ending(RunState.TIMED_OUT, TIMEOUT, RunReason.TIMED_OUT, text, JobTimeoutError)
 
 
 @dataclass(slots=True, eq=False)
