@@ -73,6 +73,7 @@ class Endpoints:
     allowed: Collection[str] = ()  # glue types besides BEAN that may run here
 
     def __post_init__(self) -> None:
+        self._allowed = frozenset({BEAN, *self.allowed})
         self._unknown = Repeats()
         self._sources = SharedSources()
         self._routes: Mapping[str, Callable[[bytes], Response]] = {
@@ -209,7 +210,7 @@ class Endpoints:
         glue = self.glue_types.get(request.glue_type)
         if glue is None:
             raise ExecutorError(f"glueType[{request.glue_type}] is not valid.")
-        if request.glue_type not in (BEAN, *self.allowed):
+        if request.glue_type not in self._allowed:
             text = "run %d of job %d refused: glue type %s is not in executor.allowed_glue_types"
             logger.warning(text, request.run_id, request.job_id, request.glue_type)
             raise ExecutorError(

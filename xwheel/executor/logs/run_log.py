@@ -46,9 +46,8 @@ class RunLog:
     run_id: int
     created_ms: int  # when the run's row was made
     begins_ms: int = 0  # when the run starts
-    opening: Callable[[], str] | None = (
-        None  # gives the line before all others, once there is something to write
-    )
+    # gives the line that stands before all others; called once, when there is something else to write
+    opening: Callable[[], str] | None = None
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()

@@ -19,7 +19,6 @@ from xwheel.executor.logs.run_log import RunLog
 from xwheel.executor.running.interrupts import interrupt, take_back
 from xwheel.model import RunState
 from xwheel.model.reasons import RunReason
-from xwheel.timer import Timeout
 from xwheel.wire.codec.fields import cut
 from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK, TEXT_COVER, TEXT_KILLED, TIMEOUT
 from xwheel.wire.messages import CallbackItem, RunKey, TriggerRequest
@@ -86,7 +85,7 @@ class Execution:
     thread_id: int = 0  # of the thread into which errors may be raised, or 0
     task: asyncio.Task[None] | None = None
     force: Callable[[int], None] | None = None  # ends its process, each round harder
-    timer: Timeout | None = None  # limits its time
+    timer: int = -1  # number of the timer that limits its time, or -1
 
     def begin(self, log: RunLog, started_ms: int) -> JobContext:
         """Make the context, just before the handler is called."""

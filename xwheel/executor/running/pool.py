@@ -1,7 +1,8 @@
-"""Threads that come when there is work and go when there is none."""
+"""Threads that come when there is work and go when there is none, and timers on one thread."""
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import logging
 import queue
@@ -11,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
+
+from xwheel.clock import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -144,3 +147,63 @@ class DaemonExecutor(ThreadPoolExecutor):
                     return
                 run = self._waiting.popleft()
             run()
+
+
+class Timers:
+    """Calls functions at a monotonic time, on one thread that exists only while something waits.
+
+    Thread-safety: every method may be called by any thread; functions must be short.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._condition = threading.Condition()
+        self._heap: list[tuple[int, int, Task]] = []
+        self._dropped: set[int] = set()
+        self._numbers = itertools.count()
+        self._running = False
+
+    def after(self, delay_ms: int, task: Task) -> int:
+        """Call a function later; return a number for :meth:`drop`. Raises RuntimeError if no thread is left."""
+        with self._condition:
+            number = next(self._numbers)
+            heapq.heappush(self._heap, (self._clock.monotonic_ms() + delay_ms, number, task))
+            if not self._running:
+                try:
+                    threading.Thread(target=self._run, name="xwheel-timers", daemon=True).start()
+                except RuntimeError:
+                    self._heap.clear()  # it was alone
+                    raise
+                self._running = True
+            elif self._heap[0][1] == number:
+                self._condition.notify()
+            return number
+
+    def drop(self, number: int) -> None:
+        """Do not call this one any more."""
+        with self._condition:
+            self._dropped.add(number)
+            if len(self._dropped) * 2 > len(self._heap):
+                self._heap = [entry for entry in self._heap if entry[1] not in self._dropped]
+                heapq.heapify(self._heap)
+                self._dropped.clear()
+                self._condition.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                if not self._heap:
+                    self._running = False
+                    return
+                wait_ms = self._heap[0][0] - self._clock.monotonic_ms()
+                if wait_ms > 0:
+                    self._condition.wait(wait_ms / 1000)
+                    continue
+                _, number, task = heapq.heappop(self._heap)
+                if number in self._dropped:
+                    self._dropped.discard(number)
+                    continue
+            try:
+                task()
+            except Exception:
+                logger.exception("a timer failed")

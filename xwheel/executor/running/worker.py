@@ -34,10 +34,9 @@ from xwheel.executor.running.execution import (
     timed_out,
 )
 from xwheel.executor.running.lifecycles import Lifecycles
-from xwheel.executor.running.pool import ThreadPool
+from xwheel.executor.running.pool import ThreadPool, Timers
 from xwheel.executor.running.process import run_in_process
 from xwheel.executor.running.runners import AsyncRunner, run_hosted, run_in_thread
-from xwheel.timer import WheelTimer
 from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey, TriggerRequest
 
 logger = logging.getLogger(__name__)
@@ -57,23 +56,21 @@ class Workers:
     """Runs what the scheduler sends.
 
     Thread-safety: every method may be called by any thread. Callbacks come from the journal's thread, the pool, the
-    timer and the event loop; the lock is the one of :class:`JobQueues`.
+    timers and the event loop; the lock is the one of :class:`JobQueues`.
     """
 
     journal: Journal
     logs: RunLogs
     clock: Clock
     limits: QueueLimits
-    may_start: Callable[
-        [TriggerRequest], str
-    ]  # says why a run must not start now, or returns an empty string
+    may_start: Callable[[TriggerRequest], str]  # returns why a run must not start now, or an empty text
     on_outcome: Callable[[], None]  # called when a new outcome is on disk
     passed: Sequence[str] = ()  # names of variables that programs get
 
     def __post_init__(self) -> None:
         self.queues = JobQueues(self.limits)
         self._pool = ThreadPool("run")
-        self._timer = WheelTimer(name="xwheel-timers")
+        self._timers = Timers(self.clock)
         self._lifecycles = Lifecycles()
         self._async = AsyncRunner(self._lifecycles, self.clock)
 
@@ -137,7 +134,6 @@ class Workers:
         self._async.close()
         self._pool.close()
         self._lifecycles.close()
-        self._timer.stop()
 
     # -- taking in ------------------------------------------------------------------------------------------
 
@@ -227,7 +223,8 @@ class Workers:
             return execution.ended(ending, self.clock.now_ms())
         if execution.request.timeout_s:
             limit_s = min(execution.request.timeout_s, MAX_TIMEOUT_S)
-            execution.timer = self._timer.schedule(limit_s, self._end, execution, timed_out(limit_s))
+            ending = timed_out(limit_s)
+            execution.timer = self._timers.after(limit_s * 1000, partial(self._end, execution, ending))
         kind = execution.handler.kind
         if kind is HandlerKind.ASYNC:
             self._async.start(execution, context, self._finish)
@@ -265,13 +262,13 @@ class Workers:
             self._inject(execution, ending, self.limits.grace_ms // INJECT_AGAIN_MS)
         if round_number == ABANDON_ROUND and kind is not HandlerKind.PROCESS:
             self._abandon(execution, ending)
-        self._timer.schedule(self.limits.grace_ms / 1000, self._push, execution, ending, round_number + 1)
+        self._timers.after(self.limits.grace_ms, partial(self._push, execution, ending, round_number + 1))
 
     def _inject(self, execution: Execution, ending: Ending, tries: int) -> None:
         """Raise an error inside a thread handler; while it stands at a lock, this many times shortly after."""
         if execution.stage is Stage.ENDED or execution.inject(ending.error) or not tries:
             return
-        self._timer.schedule(INJECT_AGAIN_MS / 1000, self._inject, execution, ending, tries - 1)
+        self._timers.after(INJECT_AGAIN_MS, partial(self._inject, execution, ending, tries - 1))
 
     def _abandon(self, execution: Execution, ending: Ending) -> None:
         """Report a run whose handler will not end. Its job waits for it; its place goes to other jobs."""
@@ -293,8 +290,8 @@ class Workers:
 
     def _close(self, execution: Execution, outcome: CallbackItem) -> None:
         self.queues.end(execution)
-        if execution.timer is not None:
-            execution.timer.cancel()
+        if execution.timer >= 0:
+            self._timers.drop(execution.timer)
         execution.close_log(outcome)
         self._report(execution, outcome)
         self.queues.leave(execution)
