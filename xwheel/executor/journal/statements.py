@@ -5,9 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from xwheel.model import RunState
 from xwheel.model.reasons import RunReason
@@ -46,10 +45,6 @@ CREATE INDEX IF NOT EXISTS run_open ON run (state) WHERE state < 3;
 
 _KEY: Final = "run_id = ? AND job_id = ? AND created_ms = ?"
 _OUTCOME: Final = "run_id, job_id, created_ms, code, outcome, reason, message, started_ms, finished_ms"
-_FIELDS: Final = _OUTCOME.replace("outcome", "state").split(", ")  # what an item calls those columns
-
-_key_of = attrgetter("run_id", "job_id", "created_ms")
-_outcome_of = attrgetter(*_FIELDS[3:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +96,7 @@ def accept(db: sqlite3.Connection, key: RunKey, now_ms: int) -> bool:
     """Write a run as accepted; return whether it was unknown."""
     cursor = db.execute(
         "INSERT OR IGNORE INTO run (run_id, job_id, created_ms, state, accepted_ms) VALUES (?, ?, ?, 1, ?)",
-        (*_key_of(key), now_ms),
+        (key.run_id, key.job_id, key.created_ms, now_ms),
     )
     return cursor.rowcount == 1
 
@@ -110,7 +105,7 @@ def start(db: sqlite3.Connection, keys: Sequence[RunKey], now_ms: int) -> None:
     """Write runs as started."""
     db.executemany(
         f"UPDATE run SET state = 2, started_ms = ? WHERE {_KEY}",  # noqa: S608 -- constants only
-        [(now_ms, *_key_of(key)) for key in keys],
+        [(now_ms, key.run_id, key.job_id, key.created_ms) for key in keys],
     )
 
 
@@ -119,7 +114,20 @@ def finish(db: sqlite3.Connection, items: Sequence[CallbackItem]) -> None:
     db.executemany(
         f"""UPDATE run SET state = 3, code = ?, outcome = ?, reason = ?, message = ?, started_ms = ?,
         finished_ms = ?, pending = 1 WHERE {_KEY} AND state < 3""",  # noqa: S608 -- constants only
-        [(*_outcome_of(item), *_key_of(item)) for item in items],
+        [
+            (
+                item.code,
+                item.state.value,
+                item.reason,
+                item.message,
+                item.started_ms,
+                item.finished_ms,
+                item.run_id,
+                item.job_id,
+                item.created_ms,
+            )
+            for item in items
+        ],
     )
 
 
@@ -127,7 +135,7 @@ def acknowledge(db: sqlite3.Connection, items: Sequence[CallbackItem], now_ms: i
     """Write that the scheduler has these outcomes."""
     db.executemany(
         f"UPDATE run SET pending = 0, acked_ms = ? WHERE {_KEY}",  # noqa: S608 -- constants only
-        [(now_ms, *_key_of(item)) for item in items],
+        [(now_ms, item.run_id, item.job_id, item.created_ms) for item in items],
     )
 
 
@@ -135,7 +143,7 @@ def revive(db: sqlite3.Connection, key: RunKey) -> None:
     """Mark a finished run's outcome for one more delivery."""
     db.execute(
         f"UPDATE run SET pending = 1, acked_ms = NULL WHERE {_KEY} AND state = 3",  # noqa: S608 -- constants only
-        _key_of(key),
+        (key.run_id, key.job_id, key.created_ms),
     )
 
 
@@ -145,7 +153,7 @@ def pending(db: sqlite3.Connection, limit: int) -> list[CallbackItem]:
         f"SELECT {_OUTCOME} FROM run WHERE pending = 1 ORDER BY finished_ms LIMIT ?",  # noqa: S608
         (limit,),
     )
-    return [_item(row) for row in rows]
+    return [_item(row) for row in rows.fetchall()]
 
 
 def list_ended(db: sqlite3.Connection, limit: int) -> list[tuple[int, int]]:
@@ -163,7 +171,7 @@ def select_row(db: sqlite3.Connection, key: RunKey) -> Row | None:
     """Return what is known about a run."""
     row = db.execute(
         f"SELECT {_OUTCOME}, state FROM run WHERE {_KEY}",  # noqa: S608 -- constants only
-        _key_of(key),
+        (key.run_id, key.job_id, key.created_ms),
     ).fetchone()
     return None if row is None else Row(state=row[-1], item=_item(row))
 
@@ -185,6 +193,15 @@ def purge(db: sqlite3.Connection, before_ms: int, limit: int) -> int:
     ).rowcount
 
 
-def _item(row: Sequence[Any]) -> CallbackItem:
-    values = dict(zip(_FIELDS, row, strict=False))
-    return CallbackItem(**{**values, "state": RunState(values["state"] or RunState.FAILED)})
+def _item(row: tuple[int, int, int, int, str, str, str, int, int]) -> CallbackItem:
+    return CallbackItem(
+        run_id=row[0],
+        job_id=row[1],
+        created_ms=row[2],
+        code=row[3],
+        state=RunState(row[4]) if row[4] else RunState.FAILED,
+        reason=row[5],
+        message=row[6],
+        started_ms=row[7],
+        finished_ms=row[8],
+    )
