@@ -34,18 +34,13 @@ Days = Callable[[date], bool]
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """A set of moments in local time.
+    """A set of moments in local time."""
 
-    Attributes:
-        days: Tests whether a whole day belongs to it, one for each entry that adds days.
-        edges: Where stretches of local time begin and end, in turn and in order: a moment with an odd number of edges
-            at or before it lies inside one.
-        without: Days that do not belong to it whatever the rest says.
-    """
-
-    days: Sequence[Days]
+    days: Sequence[Days]  # test whether a whole day belongs to it, one for each entry that adds days
+    # where stretches of local time begin and end, in turn and in order: a moment with an odd number of edges at or
+    # before it lies inside one
     edges: Sequence[datetime]
-    without: frozenset[date]
+    without: frozenset[date]  # days that do not belong to it whatever the rest says
 
     def covers(self, moment: datetime) -> bool:
         """Return whether a moment of local time, given without a zone, belongs to the calendar."""
@@ -62,11 +57,7 @@ class Calendar:
 
 
 def parse_calendar(definition: Mapping[str, Any]) -> Calendar:
-    """Return the calendar that a table describes.
-
-    Raises:
-        ScheduleError: Names the entry and what is allowed.
-    """
+    """Return the calendar that a table describes; ScheduleError names the entry and what is allowed."""
     if not isinstance(definition, Mapping) or not definition:
         raise ScheduleError("calendar", f"must be a table with at least one of {', '.join(KEYS)}")
     for key in definition:
@@ -81,25 +72,19 @@ def parse_calendar(definition: Mapping[str, Any]) -> Calendar:
         wanted = weekdays_of(_text(definition, "weekdays"), "calendar.weekdays")
         tests.append(lambda day: day.weekday() in wanted)
     if "dates" in definition:
-        dates = _dates("dates", _texts(definition, "dates"))
-        tests.append(dates.__contains__)
+        tests.append(_dates("dates", _texts(definition, "dates")).__contains__)
     edges = _edges([_stretch(text) for text in _texts(definition, "times")])
     return Calendar(tests, edges, _dates("without", _texts(definition, "without")))
 
 
 def weekdays_of(text: str, field: str) -> frozenset[int]:
-    """Return days of the week, Monday 0, from names and ranges such as ``MON-FRI,SUN``.
-
-    Raises:
-        ScheduleError: A name is not known.
-    """
+    """Return days of the week, Monday 0, from names and ranges such as ``MON-FRI,SUN``; raises ScheduleError."""
     found: set[int] = set()
     for part in text.upper().split(","):
         first, _, last = part.strip().partition("-")
         if first not in DAY_NAMES or (last or first) not in DAY_NAMES:
-            raise ScheduleError(
-                field, f"takes {', '.join(DAY_NAMES)} and ranges such as MON-FRI, not {part[:40]!r}"
-            )
+            names = ", ".join(DAY_NAMES)
+            raise ScheduleError(field, f"takes {names} and ranges such as MON-FRI, not {part[:40]!r}")
         begin, end = DAY_NAMES.index(first), DAY_NAMES.index(last or first)
         found.update(number % 7 for number in range(begin, (end if end >= begin else end + 7) + 1))
     return frozenset(found)
@@ -115,9 +100,8 @@ def _holidays(place: str, field: str) -> Any:
     try:
         return holidays.country_holidays(country, subdiv=subdivision or None)
     except (NotImplementedError, ValueError, TypeError) as error:
-        raise ScheduleError(
-            field, f"takes a country such as CN or US, or DE/BY, not {place[:40]!r}"
-        ) from error
+        text = f"takes a country such as CN or US, or DE/BY, not {place[:40]!r}"
+        raise ScheduleError(field, text) from error
 
 
 def _dates(key: str, texts: Sequence[str]) -> frozenset[date]:
@@ -127,14 +111,12 @@ def _dates(key: str, texts: Sequence[str]) -> frozenset[date]:
         try:
             begin, end = date.fromisoformat(first.strip()), date.fromisoformat((last or first).strip())
         except ValueError as error:
-            raise ScheduleError(
-                f"calendar.{key}", f"takes 2026-12-24 or 2026-12-24..2026-12-31, not {text[:40]!r}"
-            ) from error
+            wanted = f"takes 2026-12-24 or 2026-12-24..2026-12-31, not {text[:40]!r}"
+            raise ScheduleError(f"calendar.{key}", wanted) from error
         length = (end - begin).days + 1
         if not 0 < length <= MAX_DAYS or len(found) + length > MAX_DAYS:
-            raise ScheduleError(
-                f"calendar.{key}", f"ranges must run forward and hold at most {MAX_DAYS} days in all"
-            )
+            wanted = f"ranges must run forward and hold at most {MAX_DAYS} days in all"
+            raise ScheduleError(f"calendar.{key}", wanted)
         found.update(begin + timedelta(days=number) for number in range(length))
     return frozenset(found)
 
@@ -144,13 +126,11 @@ def _stretch(text: str) -> tuple[datetime, datetime]:
     try:
         begin, end = datetime.fromisoformat(first.strip()), datetime.fromisoformat(last.strip())
     except ValueError as error:
-        raise ScheduleError(
-            "calendar.times", f"takes 2026-11-10T22:00..2026-11-11T06:00, not {text[:60]!r}"
-        ) from error
+        wanted = f"takes 2026-11-10T22:00..2026-11-11T06:00, not {text[:60]!r}"
+        raise ScheduleError("calendar.times", wanted) from error
     if begin.tzinfo or end.tzinfo or end <= begin:
-        raise ScheduleError(
-            "calendar.times", "must run forward, in the job's own zone and so without an offset"
-        )
+        wanted = "must run forward, in the job's own zone and so without an offset"
+        raise ScheduleError("calendar.times", wanted)
     return begin, end
 
 
@@ -175,9 +155,9 @@ def _text(definition: Mapping[str, Any], key: str) -> str:
 def _texts(definition: Mapping[str, Any], key: str) -> Sequence[str]:
     values = definition.get(key, [])
     if (
-        not isinstance(values, list)
-        or len(values) > MAX_ENTRIES
-        or not all(isinstance(item, str) for item in values)
+        isinstance(values, list)
+        and len(values) <= MAX_ENTRIES
+        and all(isinstance(item, str) for item in values)
     ):
-        raise ScheduleError(f"calendar.{key}", f"must be a list of at most {MAX_ENTRIES} texts")
-    return values
+        return values
+    raise ScheduleError(f"calendar.{key}", f"must be a list of at most {MAX_ENTRIES} texts")

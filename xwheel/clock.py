@@ -11,11 +11,8 @@ import threading
 import time
 from typing import Final, Protocol
 
-STEP_MS: Final = 500
-"""A difference above this is a step."""
-
-CONFIRMATIONS: Final = 3
-"""Samples in a row that must agree before a step is believed."""
+STEP_MS: Final = 500  # a difference above this is a step
+CONFIRMATIONS: Final = 3  # samples in a row that must agree before a step is believed
 
 
 class Clock(Protocol):
@@ -128,15 +125,9 @@ class OffsetFilter:
         return self._clock.set_offset(shared_ms, (sent_ms + received_ms) // 2)
 
     def sample(self, shared_ms: int, sent_ms: int, received_ms: int) -> int | None:
-        """Take one sample of the shared clock.
+        """Take one sample of the shared clock, asked for and answered at these monotonic times.
 
-        Args:
-            shared_ms: What the database said.
-            sent_ms: Monotonic time before the question.
-            received_ms: Monotonic time after the answer.
-
-        Returns:
-            The size of a confirmed step in milliseconds, or None.
+        Returns the size of a confirmed step in milliseconds, or None.
         """
         middle_ms = (sent_ms + received_ms) // 2
         drift_ms = self._clock.drift_ms(shared_ms, middle_ms)

@@ -31,8 +31,7 @@ PHRASES: Final = tuple(
 )  # fmt: skip
 """What everybody knows by heart, without what stands between the words; its first words alone count too."""
 
-LEAST_WORDS: Final = 12
-"""Letters of a known phrase that are taken for it."""
+LEAST_WORDS: Final = 12  # letters of a known phrase that are taken for it
 
 
 def easy_pattern(text: str) -> str:
@@ -48,9 +47,8 @@ def is_walk(text: str) -> bool:
     """Return whether the characters of a text are next to each other on a keyboard, for the most part."""
     bare = text.casefold().translate(_SHIFTED)
     pairs = list(itertools.pairwise(bare))
-    spare = (
-        len(pairs) // 5 if bare.isdecimal() else 0
-    )  # each digit is next to half of the others on a block of keys
+    # each digit is next to half of the others on a block of keys
+    spare = len(pairs) // 5 if bare.isdecimal() else 0
     # on one keyboard: next to each other on any of them are so many keys that what chance made would be refused
     return any(
         _is_most(sum(_counts(one, two) or two in keys.get(one, ()) for one, two in pairs) - spare, bare)

@@ -21,15 +21,11 @@ SQLITE_SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
 
 
 def make_folder(path: Path, *, ours: Collection[str] | None = None) -> None:
-    """Make a folder, and the missing ones above it, for this user alone.
+    """Make a folder, and the missing ones above it, for this user alone; raises OSError if it cannot be made.
 
-    Args:
-        path: The folder. One that is there already and was open to others is closed to them.
-        ours: Names of all that we keep there, for a folder that an operator named: if there is anything else in it,
-            it is left as it is and a warning says how to close it.
-
-    Raises:
-        OSError: It cannot be made.
+    One that is there already and was open to others is closed to them. For a folder that an operator named, ``ours``
+    has the names of all that we keep there: if there is anything else in it, it is left as it is and a warning says how
+    to close it.
     """
     try:
         path.mkdir(FOLDER)
@@ -69,11 +65,7 @@ def open_file(path: str | Path, flags: int) -> int:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file of this user alone.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write a file of this user alone; raises OSError if it cannot be written."""
     with open(path, "w", encoding="utf-8", opener=open_file) as file:
         file.write(text)
 
@@ -81,13 +73,7 @@ def write_text(path: Path, text: str) -> None:
 def read_first_line(path: Path, setting: str, what: str) -> str:
     """Return the first line of a file with a secret, and warn if other users can read it.
 
-    Args:
-        path: The file.
-        setting: Which setting names it, for messages.
-        what: What it holds, for the warning.
-
-    Raises:
-        ConfigError: It cannot be read, or holds no text there.
+    ConfigError says by the setting that names the file that it cannot be read, or holds no text there.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -128,18 +114,10 @@ def tighten(path: str | Path) -> None:
 
 
 def warn_if_open(what: str, path: str | Path, *, mode: int = FILE) -> None:
-    """Warn in one line of a file or folder that users outside of its group can get at.
-
-    Args:
-        what: Which file it is.
-        path: The file or folder; one that is not there is none of our concern.
-        mode: The mode that it should have.
-    """
+    """Warn in one line of a file or folder, if it is there, that users outside of its group can get at."""
     place = Path(path).absolute()
     try:
-        if not place.stat().st_mode & STRANGERS:
-            return
-        if not _is_reachable(place):
+        if not place.stat().st_mode & STRANGERS or not _is_reachable(place):
             return
     except OSError:
         return

@@ -93,7 +93,7 @@ def test_a_full_disk_refuses_runs_and_recovers(tmp_path: Path, monkeypatch: pyte
     """The reserve goes first, so that accepted runs finish; new ones are refused until there is room again."""
     import sqlite3
 
-    from xwheel.executor.journal import journal, statements
+    from xwheel.executor.journal import statements
 
     full = threading.Event()
     real = statements.accept
@@ -110,7 +110,7 @@ def test_a_full_disk_refuses_runs_and_recovers(tmp_path: Path, monkeypatch: pyte
             raise OSError(28, "No space left on device")
         fallocate(number, offset, length)
 
-    monkeypatch.setattr(journal, "accept", accept)
+    monkeypatch.setattr(statements, "accept", accept)
     monkeypatch.setattr(os, "posix_fallocate", no_room)
     with FakeAdmin() as admin, executor_of(admin, tmp_path, [noop]) as executor:
         admin.run(executor.address, "noop", 1)

@@ -68,7 +68,7 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/executor/intake/endpoints.py",
-        old="            if item.run_id and self._journal.is_open(item.run_id) is None\n",
+        old="            if item.run_id and self.journal.is_open(item.run_id) is None\n",
         new="            if item.run_id\n",
         why="A re-asked send that cannot be read is refused though its run is here.",
         tests=CALLS,
@@ -82,8 +82,8 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/executor/intake/endpoints.py",
-        old="        if app_name and app_name != self._app_name:\n",
-        new="        if app_name and not app_name.startswith(self._app_name):\n",
+        old="        if app_name and app_name != self.app_name:\n",
+        new="        if app_name and not app_name.startswith(self.app_name):\n",
         why="A call for another group is taken in.",
         tests=CALLS,
     ),
@@ -131,7 +131,7 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/executor/journal/journal.py",
-        old="        revive(db, key)  # the scheduler asks again",
+        old="        statements.revive(db, key)  # the scheduler asks again",
         new="        pass  # the scheduler asks again",
         why="The outcome of a run that is sent again is not delivered again.",
         tests=JOURNAL,

@@ -37,7 +37,7 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/executor/reporting/log_shipping.py",
-        old="        if self._is_wanted and not self._wake.is_set():\n            self._wake.set()\n",
+        old="        if self._is_wanted and not self.wakeup.is_set():\n            self.wakeup.set()\n",
         new="",
         why="The first lines of a run would wait for the idle time of the loop.",
         tests=("tests/unit/executor/reporting/test_log_shipping.py",),

@@ -12,11 +12,7 @@ from xwheel.errors import ConfigError, ScheduleError
 from xwheel.extras import extra
 
 with extra("cli", lambda why: ConfigError(f"describing a cron expression {why}")):
-    from cron_descriptor import (  # type: ignore[import-untyped]
-        ExpressionDescriptor,
-        FormatException,
-        Options,
-    )
+    from cron_descriptor import ExpressionDescriptor, FormatException, Options  # type: ignore[import-untyped]
 
 _LOCALES = {"en": "en_US", "zh": "zh_CN"}
 
@@ -71,9 +67,7 @@ def _check(language: str) -> None:
 
 def _say(expression: str, language: str, *, sunday: int) -> str:
     options = Options(
-        locale_code=_LOCALES[language],
-        day_of_week_start_index_zero=sunday == 0,
-        use_24hour_time_format=True,
+        locale_code=_LOCALES[language], day_of_week_start_index_zero=sunday == 0, use_24hour_time_format=True
     )
     try:
         words = ExpressionDescriptor(expression, options).get_description()

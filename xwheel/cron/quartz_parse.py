@@ -34,25 +34,15 @@ _NUMBER = re.compile(r"(\d+)(?:-(\d+)(?:/(\d+))?|/(\d+))?")
 
 
 class DayRule(NamedTuple):
-    """Which days match; each field is a set of bits.
+    """Which days match; each field but the last is a set of bits."""
 
-    Attributes:
-        months: Bit 1 to 12.
-        days: Bit 1 to 31, days of the month.
-        ends: Bit 0 to 30, days before the month's last one.
-        near_days: Like ``days``, but the nearest weekday (Monday to Friday) is meant.
-        near_ends: Like ``ends``, but the nearest weekday is meant.
-        weekdays: Bit 1 (Sunday) to 7; zero if the days of the month decide.
-        nth: Only the n-th of the lowest weekday counts, 5 at most; 6 means the last one, 0 means all count.
-    """
-
-    months: int
-    days: int = 0
-    ends: int = 0
-    near_days: int = 0
-    near_ends: int = 0
-    weekdays: int = 0
-    nth: int = 0
+    months: int  # bit 1 to 12
+    days: int = 0  # bit 1 to 31, days of the month
+    ends: int = 0  # bit 0 to 30, days before the month's last one
+    near_days: int = 0  # like days, but the nearest weekday (Monday to Friday) is meant
+    near_ends: int = 0  # like ends, but the nearest weekday is meant
+    weekdays: int = 0  # bit 1 (Sunday) to 7; zero if the days of the month decide
+    nth: int = 0  # the n-th of the lowest weekday counts alone, 5 at most; 6: its last one, 0: all count
 
     @property
     def jumps(self) -> bool:
@@ -107,11 +97,7 @@ class _Field:
 
     def __init__(self, kind: _Kind, text: str) -> None:
         self.kind = kind
-        self.bits = 0
-        self.ends = 0
-        self.near_days = 0
-        self.near_ends = 0
-        self.nth = 0
+        self.bits = self.ends = self.near_days = self.near_ends = self.nth = 0
         self.open = False  # a "?" was among the items
         items = [item for item in text.split(",") if item]
         if kind is _WEEKDAY:
@@ -119,9 +105,8 @@ class _Field:
         for item in items:
             self._read(item)
         found = self.bits or self.ends or self.near_days or self.near_ends or self.open
-        if not items or not (
-            found or kind in (_MONTH, _YEAR)
-        ):  # "L" and far years are taken, and never match
+        # "L" and far years are taken, and never match
+        if not items or not (found or kind in (_MONTH, _YEAR)):
             kind.refuse(text)
 
     def _check_list(self, text: str) -> None:
@@ -242,18 +227,17 @@ class _Field:
         """Add a value (step 0), or every ``step``-th value up to ``end``, wrapping around if that is smaller."""
         kind = self.kind
         low, high = kind.low, kind.high
-        if value == _NONE and kind in (_DAY, _WEEKDAY) and end is None and step == 0:
+        is_alone = end is None and step == 0
+        if value == _NONE and kind in (_DAY, _WEEKDAY) and is_alone:
             self.open = True
             return
         if value == _ALL:
-            if end is None and step == 0:
-                step = 1
+            step = 1 if is_alone else step
             value = low
         elif kind is not _YEAR and (not low <= value <= high or (end is not None and end > high)):
             kind.refuse(item)
         if step == 0:
-            end = value
-            step = 1
+            end, step = value, 1
         elif end is None:
             end = high
         if end >= value:
@@ -276,29 +260,21 @@ class _Field:
 
 
 def parse_quartz(expression: str) -> Fields:
-    """Read an expression.
-
-    Raises:
-        ScheduleError: Naming the field, and what it takes.
-    """
+    """Read an expression; raises ScheduleError, which names the field, and what it takes."""
     if len(expression) > MAX_LENGTH:
         raise ScheduleError("expression", f"takes at most {MAX_LENGTH} characters, not {len(expression)}")
     if not expression.isascii() or not expression.replace("\t", " ").isprintable():
         raise ScheduleError("expression", "takes printable ASCII characters, separated by spaces or tabs")
     texts = expression.upper().split()
     if len(_KINDS) - len(texts) not in (0, 1):
-        raise ScheduleError(
-            "expression",
-            "takes 6 or 7 fields (second, minute, hour, day of month, month, day of week and maybe year),"
-            f" not {len(texts)}{FIVE if len(texts) == FIELDS_OF_CRONTAB else ''}",
-        )
+        wanted = "takes 6 or 7 fields (second, minute, hour, day of month, month, day of week and maybe year)"
+        five = FIVE if len(texts) == FIELDS_OF_CRONTAB else ""
+        raise ScheduleError("expression", f"{wanted}, not {len(texts)}{five}")
     fields = [_Field(kind, text) for kind, text in zip(_KINDS, [*texts, "*"][:7], strict=True)]
     second, minute, hour, day, month, weekday, year = fields
     if day.open == weekday.open:
-        raise ScheduleError(
-            "day_of_week",
-            "one of day_of_month and day_of_week is ?, and the other is not, as in 0 0 12 * * ?",
-        )
+        text = "one of day_of_month and day_of_week is ?, and the other is not, as in 0 0 12 * * ?"
+        raise ScheduleError("day_of_week", text)
     if day.open:
         rule = DayRule(month.bits, weekdays=weekday.bits, nth=weekday.nth)
     else:

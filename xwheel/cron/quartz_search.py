@@ -32,37 +32,22 @@ FIRST_DAYS = (0, *accumulate(365 + isleap(year) for year in range(FIRST_YEAR, LA
 
 
 class Month(NamedTuple):
-    """A month's days.
+    """A month's days."""
 
-    Attributes:
-        first: Day number of the 1st, or its place in the year.
-        length: 28 to 31.
-        weekday: Weekday of the 1st, 1 for Sunday.
-    """
-
-    first: int
-    length: int
-    weekday: int
+    first: int  # day number of the 1st, or its place in the year
+    length: int  # 28 to 31
+    weekday: int  # of the 1st, 1 for Sunday
 
 
 class Engine:
     """The fire times of one expression in one zone.
 
-    Thread-safety:
-        May be shared. The remembered day is one attribute, replaced whole.
+    Thread-safety: may be shared. The remembered day is one attribute, replaced whole.
     """
 
     __slots__ = (
-        "_fields",
-        "_first",
-        "_hours",
-        "_midnight",
-        "_minutes",
-        "_period",
-        "_seconds",
-        "_year",
-        "_zone",
-    )
+        "_fields", "_first", "_hours", "_midnight", "_minutes", "_period", "_seconds", "_year", "_zone"
+    )  # fmt: skip
 
     def __init__(self, fields: Fields, zone: Zone) -> None:
         self._fields = fields
@@ -276,12 +261,9 @@ def _weekdays(rule: DayRule, month: Month) -> int:
 
 @lru_cache(maxsize=4096)
 def year_table(rule: DayRule, leap: bool, weekday: int) -> int:
-    """Return the days that match in a kind of year, bit 0 for 1 January.
+    """Return the days that match in a kind of year, bit 0 for 1 January, for a rule without nearest weekdays.
 
-    Args:
-        rule: A rule without nearest weekdays.
-        leap: Whether the year has 366 days.
-        weekday: Weekday of 1 January, 1 for Sunday.
+    The kind is whether it has 366 days, and the weekday of 1 January, 1 for Sunday.
     """
     table = 0
     first = 0

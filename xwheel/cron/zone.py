@@ -25,25 +25,18 @@ class Period(NamedTuple):
 
     Where a clock is set back, the same wall time is shown twice, and belongs to the later period: that is how
     Java, and so Quartz, reads it. Where it is set forward, wall times are left out and belong to no period.
-
-    Attributes:
-        start: First second, UTC.
-        end: First second that is not in the period.
-        offset: Wall seconds less UTC seconds.
-        own_end: First wall second that belongs to a later period, or to none.
     """
 
-    start: int
-    end: int
-    offset: int
-    own_end: int
+    start: int  # first second, UTC
+    end: int  # first second that is not in the period
+    offset: int  # wall seconds less UTC seconds
+    own_end: int  # first wall second that belongs to a later period, or to none
 
 
 class Zone:
     """The periods of one time zone, found when they are needed.
 
-    Thread-safety:
-        May be shared: what two threads find at the same time is equal.
+    Thread-safety: may be shared; what two threads find at the same time is equal.
     """
 
     def __init__(self, info: ZoneInfo) -> None:
@@ -101,16 +94,11 @@ class Zone:
 
 @lru_cache(maxsize=700)
 def find_zone(name: str) -> Zone:
-    """Return a time zone by its IANA name.
-
-    Raises:
-        ScheduleError: If there is none; the name is never read as a path.
-    """
+    """Return a time zone by its IANA name; raises ScheduleError if there is none. It is never read as a path."""
     try:
         info = ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
         # a folder such as "Europe" is an OSError, a NUL or a path outside the data is a ValueError
-        raise ScheduleError(
-            "timezone", f"takes an IANA name such as Asia/Shanghai, not {name[:60]!r}"
-        ) from error
+        text = f"takes an IANA name such as Asia/Shanghai, not {name[:60]!r}"
+        raise ScheduleError("timezone", text) from error
     return Zone(info)

@@ -18,17 +18,10 @@ def declare(
     handler_options: Mapping[str, Any],
     fields: Mapping[str, Any],
 ) -> Declaration:
-    """Return a function as a declared job.
+    """Return a function as a declared job, by default of the function's name.
 
-    Args:
-        function: What it runs.
-        name: The job's name; None takes the function's.
-        schedule: ``cron``, ``every``, ``delay`` and ``at``; those that are None are not meant.
-        handler_options: Options of :func:`xwheel.executor.job`.
-        fields: Further fields of the job.
-
-    Raises:
-        ConfigError: Says which job, which field and what is allowed.
+    ``schedule`` has ``cron``, ``every``, ``delay`` and ``at``, of which those that are None are not meant. Raises
+    ConfigError, which says which job, which field and what is allowed.
     """
     known = getattr(function, MARK, None)
     own = known.name if isinstance(known, Handler) else getattr(function, "__name__", "")
@@ -48,9 +41,8 @@ def _marked(function: Callable[..., object], name: str, options: Mapping[str, An
     """Return the function with the mark of a handler; one that has it keeps it, and may serve several jobs."""
     if isinstance(getattr(function, MARK, None), Handler):
         if options:
-            raise ConfigError(
-                f"job {name!r}: the function is a handler already, which settles {', '.join(options)}"
-            )
+            settled = ", ".join(options)
+            raise ConfigError(f"job {name!r}: the function is a handler already, which settles {settled}")
         return function
     try:
         return job(name, **options)(function)

@@ -30,33 +30,19 @@ OUR_NAMES: Final = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderState:
-    """What the last leader wrote down for those who stand by, and for the next one.
-
-    Attributes:
-        pid: Its process.
-        api_port: Of its management API.
-        executor_api_port: Where its executor registered.
-        executor_port: Where its executor listened; sends that are on their way find it again there.
-        group_id: The group of the declared jobs.
-        declared: Names of the jobs that code declared.
-        retired: Names of those that were stopped because code declares them no more.
-    """
+    """What the last leader wrote down for those who stand by, and for the next one."""
 
     pid: int = 0
-    api_port: int = 0
-    executor_api_port: int = 0
-    executor_port: int = 0
-    group_id: int = 0
-    declared: tuple[str, ...] = ()
-    retired: tuple[str, ...] = ()
+    api_port: int = 0  # of its management API
+    executor_api_port: int = 0  # where its executor registered
+    executor_port: int = 0  # where its executor listened; sends that are on their way find it again there
+    group_id: int = 0  # of the declared jobs
+    declared: tuple[str, ...] = ()  # names of the jobs that code declared
+    retired: tuple[str, ...] = ()  # names of those that were stopped because code declares them no more
 
 
 class Folder:
-    """A folder of this user alone, which several processes share.
-
-    Args:
-        path: Where it is; made with the first use.
-    """
+    """A folder of this user alone, which several processes share; made with the first use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -65,11 +51,7 @@ class Folder:
         self._state_file = self.path / "leader.json"
 
     def make(self) -> None:
-        """Make it, unless it is there.
-
-        Raises:
-            ConfigError: It cannot be made.
-        """
+        """Make it, unless it is there; raises ConfigError if it cannot be made."""
         try:
             make_folder(self.path, ours=OUR_NAMES)
         except OSError as error:
@@ -79,13 +61,10 @@ class Folder:
         """Return what the last leader wrote; nothing is known before the first one."""
         try:
             values = json.loads(self._state_file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return LeaderState()
-        except ValueError:  # not written by us as a whole
+        except (FileNotFoundError, ValueError):  # or not written by us as a whole
             return LeaderState()
         names = LeaderState.__dataclass_fields__
-        known = {name: value for name, value in values.items() if name in names}
-        state = LeaderState(**known)
+        state = LeaderState(**{name: value for name, value in values.items() if name in names})
         return replace(state, declared=tuple(state.declared), retired=tuple(state.retired))
 
     def write_state(self, state: LeaderState) -> None:
@@ -99,14 +78,10 @@ class Folder:
         return _secret(self.token_file)
 
     def config(self, settings: Mapping[str, Mapping[str, Any]], state: LeaderState) -> Config:
-        """Return the settings of node and executor.
+        """Return the settings of node and executor; single ``settings`` by section win.
 
-        Args:
-            settings: Single settings by section, which win.
-            state: Where the last leader listened: the same ports are taken again if they are free.
-
-        Raises:
-            ConfigError: A setting is not allowed, or not in embedded mode.
+        The ports where the last leader listened are taken again if they are free. Raises ConfigError if a setting is
+        not allowed, or not in embedded mode.
         """
         from xwheel.config import build_config
 

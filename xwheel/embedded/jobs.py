@@ -27,11 +27,7 @@ PAGE: Final = 1000
 
 
 class DeclaredJobs:
-    """Makes the jobs of the group of embedded jobs what code declares.
-
-    Args:
-        node: Whose database it is; it need not have started.
-    """
+    """Makes the jobs of the group of embedded jobs what code declares, in a node that need not have started."""
 
     def __init__(self, node: Node) -> None:
         core = node.scheduler.core
@@ -54,8 +50,7 @@ class DeclaredJobs:
     def apply(self, declarations: Sequence[Declaration], state: LeaderState) -> LeaderState:
         """Write what differs; return the state with the names of the jobs.
 
-        Raises:
-            ConfigError: A job cannot be as it is declared; the message names it.
+        Raises ConfigError if a job cannot be as it is declared; the message names it.
         """
         group_id = self.group_id()
         known = self._known(group_id)
@@ -102,9 +97,8 @@ class DeclaredJobs:
 
     def _retire(self, job: Job, *, is_new: bool) -> None:
         if is_new:
-            logger.warning(
-                "job %s is not declared any more: it is stopped, and stays with its runs", job.name
-            )
+            text = "job %s is not declared any more: it is stopped, and stays with its runs"
+            logger.warning(text, job.name)
         try:
             if job.enabled:
                 self._manager.stop(job.id)
@@ -112,11 +106,7 @@ class DeclaredJobs:
             logger.debug("job %s was deleted meanwhile", job.name)
 
     def _known(self, group_id: int) -> dict[str, Job]:
-        """Return the group's jobs by name.
-
-        Raises:
-            ConfigError: Two have the same name.
-        """
+        """Return the group's jobs by name; raises ConfigError if two have the same."""
         found: dict[str, Job] = {}
         after: int | None = 0
         with self._db.read() as conn:
@@ -124,9 +114,8 @@ class DeclaredJobs:
                 page = page_jobs(conn, JobFilter(group_id=group_id), after_id=after, limit=PAGE)
                 for job in page.jobs:
                     if job.name in found:
-                        raise ConfigError(
-                            f"jobs {found[job.name].id} and {job.id} are both called {job.name!r}: rename or delete one"
-                        )
+                        both = f"jobs {found[job.name].id} and {job.id}"
+                        raise ConfigError(f"{both} are both called {job.name!r}: rename or delete one")
                     found[job.name] = job
                 after = page.next
         return found

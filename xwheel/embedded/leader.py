@@ -31,12 +31,8 @@ POLL_S: Final = 0.005
 class Leader:
     """Node and executor of the process that has the folder's lock; complete and running once constructed.
 
-    Args:
-        folder: Where everything is kept.
-        declarations: The jobs of the code.
-        settings: Single settings by section.
-        loop: Where coroutine handlers run; None for a loop of the executor's own.
-        pause: Waits this many seconds for a database that is locked; returns whether the process is to end meanwhile.
+    Coroutine handlers run on the given loop, or else on one of the executor's own. ``pause`` waits this many seconds
+    for a database that is locked, and returns whether the process is to end meanwhile.
 
     Raises:
         LockError: A node of its own has the database.
@@ -121,17 +117,6 @@ def _on_loop(declaration: Declaration, loop: asyncio.AbstractEventLoop | None) -
         # the task there copies the present context, and a cancellation here reaches it
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(made, loop))
 
-    setattr(
-        run,
-        MARK,
-        Handler(
-            name=handler.name,
-            function=run,
-            kind=HandlerKind.ASYNC,
-            takes_context=True,
-            parallel=handler.parallel,
-            init=handler.init,
-            destroy=handler.destroy,
-        ),
-    )
+    # what else the function declares for schedulers is not the embedded one's concern
+    setattr(run, MARK, replace(handler, function=run, takes_context=True, declaration=None))
     return run

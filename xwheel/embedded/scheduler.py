@@ -37,8 +37,7 @@ STOP_S: Final = 60.0
 CALL_S: Final = 20.0
 WAIT_S: Final = 60.0
 POLL_S: Final = 0.05
-HANDLER_PROCESS: Final = "xwheel.executor.running.child"
-"""The module that only processes of handlers load."""
+HANDLER_PROCESS: Final = "xwheel.executor.running.child"  # the module that only processes of handlers load
 
 
 def say(text: str) -> None:
@@ -57,7 +56,7 @@ class EmbeddedScheduler:
     Args:
         folder: Where database, journal, run logs and tokens are kept; made for this user alone.
         settings: Single settings by section, such as ``{"executor": {"workers": 8}}``; the environment is not read.
-        announce: SharedAnswer in a line whether this process leads, and where; None for nothing.
+        announce: Told in a line whether this process leads, and where; None for nothing.
     """
 
     def __init__(
@@ -262,10 +261,8 @@ class EmbeddedScheduler:
         body = {} if param is None else {"param": param}
         while True:
             try:
-                group_id = self._folder.read_state().group_id
-                found = self._request("GET", "jobs", params={"name": name, "group_id": group_id or 1})[
-                    "items"
-                ]
+                params = {"name": name, "group_id": self._folder.read_state().group_id or 1}
+                found = self.call("GET", "jobs", params=params)["items"]
                 if not found:
                     raise NotFoundError("job", name)
                 run = self._request("POST", f"jobs/{found[0]['id']}/run", body, headers=headers)
@@ -311,22 +308,14 @@ class EmbeddedScheduler:
         """
         return self._request(method, path, body, params=params)
 
-    def _request(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        params: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None, **options: Any) -> Any:
         from xwheel.wire.http.rest import RestClient
 
         url = self.url
         if not url:
             raise WireError(f"no process has led in {self._folder.path} yet: start a scheduler there")
         client = RestClient(url, self._folder.management_token())
-        return client.call(method, f"/api/v1/{path}", body, params=params, headers=headers)
+        return client.call(method, f"/api/v1/{path}", body, **options)
 
     def __enter__(self) -> Self:
         self.start()
@@ -362,9 +351,7 @@ class EmbeddedScheduler:
                 self._settled.set()
                 return
             else:
-                if self._lead(stopping):
-                    return
-                if not self._settled.is_set():
+                if self._lead(stopping) or not self._settled.is_set():
                     self._settled.set()
                     return
                 pause_s = RETRY_S
@@ -375,16 +362,10 @@ class EmbeddedScheduler:
         try:
             with extra("server"):
                 from xwheel.embedded.leader import Leader
-            self._leader = Leader(
-                self._folder,
-                list(self._declarations.values()),
-                self._settings,
-                self._loop,
-                pause=stopping.wait,
-            )
-            self._announce(
-                f"process {os.getpid()} leads; XWHEEL_URL={self.url} XWHEEL_TOKEN_FILE={self.token_file}"
-            )
+            jobs = list(self._declarations.values())
+            self._leader = Leader(self._folder, jobs, self._settings, self._loop, stopping.wait)
+            settings = f"XWHEEL_URL={self.url} XWHEEL_TOKEN_FILE={self.token_file}"
+            self._announce(f"process {os.getpid()} leads; {settings}")
             self._settled.set()
             stopping.wait()
             self._ended_well = self._leader.stop()

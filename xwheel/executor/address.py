@@ -15,15 +15,9 @@ ANY_HOST = frozenset({"", "0.0.0.0", "::", "*"})  # noqa: S104 -- compared, not 
 def advertised_address(configured: str, host: str, port: int, admin_addresses: Sequence[str]) -> str:
     """Return the base URL to register, with the trailing slash that Java executors send.
 
-    Args:
-        configured: The setting; wins if it is not empty.
-        host: Bind address.
-        port: Bound port.
-        admin_addresses: Schedulers; which local address leads there is the best guess in containers, where the host
-            name often resolves to something that only the container knows.
-
-    Raises:
-        ConfigError: The configured address is no http(s) base URL.
+    The configured one wins; ConfigError says that it is no http(s) base URL. For any host, the local address that leads
+    to a scheduler is the best guess in containers, where the host name often resolves to something that only the
+    container knows.
     """
     if configured:
         try:

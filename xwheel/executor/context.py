@@ -14,15 +14,11 @@ CURRENT: Final[ContextVar[JobContext]] = ContextVar("xwheel_current_job")
 
 
 class LogSink(Protocol):
-    """Where a run's lines go."""
+    """Where a run's lines go: ``line`` writes one with its time, ``raw`` writes text as it is."""
 
-    def line(self, text: str) -> None:
-        """Write a line with its time."""
-        ...
+    def line(self, text: str) -> None: ...  # noqa: D102
 
-    def raw(self, text: str) -> None:
-        """Write text as it is."""
-        ...
+    def raw(self, text: str) -> None: ...  # noqa: D102
 
 
 class JobContext:

@@ -31,21 +31,14 @@ SCALARS: Final = (str, int, float, bool, type(None))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A job as code declares it.
+    """A job as code declares it."""
 
-    Attributes:
-        name: Names the job in its group.
-        function: What it runs.
-        fields: What is said of the job, by the management API's names; all others are left alone.
-        spelled: What code calls those fields that it has other names for.
-        problem: Why it cannot be declared so, or None.
-    """
-
-    name: str
+    name: str  # names the job in its group
     function: Callable[..., object]
-    fields: Mapping[str, Any]
+    fields: Mapping[str, Any]  # by the management API's names; all others are left alone
+    # what code calls those fields that it has other names for
     spelled: Mapping[str, str] = field(default_factory=dict)
-    problem: FieldError | None = None
+    problem: FieldError | None = None  # why it cannot be declared so
 
     @property
     def place(self) -> str:
@@ -55,18 +48,11 @@ class Declaration:
 
 
 def declare(
-    name: str,
-    function: Callable[..., object],
-    schedule: Mapping[str, object],
-    fields: Mapping[str, Any],
+    name: str, function: Callable[..., object], schedule: Mapping[str, object], fields: Mapping[str, Any]
 ) -> Declaration | None:
     """Return the job that a handler's options declare, None if they declare none; a mistake becomes its problem.
 
-    Args:
-        name: Of the handler, and of the job.
-        function: What it runs.
-        schedule: ``cron``, ``every``, ``delay`` and ``at``; those that are None are not meant.
-        fields: Further fields of the job.
+    ``schedule`` has ``cron``, ``every``, ``delay`` and ``at``; those that are None are not meant.
     """
     given = {kind: value for kind, value in schedule.items() if value is not None}
     if not given and not fields:
@@ -89,8 +75,7 @@ def declare(
 def said_fields(handler: str, schedule: Mapping[str, object], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a declaration says of its job, by the management API's names.
 
-    Raises:
-        FieldError: A schedule is not spelled right, or a field follows from the declaration.
+    Raises FieldError if a schedule is not spelled right, or a field follows from the declaration.
     """
     for name in fields:
         if name in OURS or name.startswith("schedule_"):
@@ -105,10 +90,8 @@ def nearest(name: str, known: Collection[str]) -> str:
 
 def digest_of(declarations: Collection[Declaration]) -> str:
     """Return what tells one set of declarations from another, whatever their order and their modules."""
-    said = [
-        [item.name, dict(item.fields), str(item.problem or "")]
-        for item in sorted(declarations, key=lambda item: item.name)
-    ]
+    ordered = sorted(declarations, key=lambda item: item.name)
+    said = [[item.name, dict(item.fields), str(item.problem or "")] for item in ordered]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -122,11 +105,7 @@ def _check_names(said: Mapping[str, Any]) -> None:
 
 
 def _plain(name: str, value: object) -> object:
-    """Return a value as JSON has it.
-
-    Raises:
-        FieldError: It is none of JSON's.
-    """
+    """Return a value as JSON has it; raises FieldError if it is none of JSON's."""
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, list | tuple | set | frozenset):
@@ -158,9 +137,7 @@ def declared_body(declarations: Collection[Declaration]) -> dict[str, Any]:
 def problem_line(declaration: Declaration | None, problem: Mapping[str, Any]) -> str:
     """Return in a line what is wrong with a declaration: the job, its module and function, the field, the way out.
 
-    Args:
-        declaration: As it stands here; None for one that is not here.
-        problem: What a node says of it: ``name``, ``place``, ``field``, ``reason``.
+    ``problem`` is what a node says of it: ``name``, ``place``, ``field``, ``reason``. No declaration: it is not here.
     """
     field, place = str(problem["field"]), str(problem["place"])
     if declaration is not None:

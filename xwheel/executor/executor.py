@@ -9,7 +9,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
+
+from pydantic import SecretStr
 
 from xwheel.clock import Clock, SystemClock
 from xwheel.config import Config, build_config, check_secret
@@ -112,18 +115,16 @@ class Executor:
         with self._lock:
             if self._parts is not None:
                 raise ConfigError("the executor is running already")
-            glue_types = self._glue_types
-            if glue_types is None:
-                glue_types = load_glue_types(self._config)
+            glue_types = load_glue_types(self._config) if self._glue_types is None else self._glue_types
             _check_glue_types(self._settings, glue_types)
             self._parts = Parts(
                 self._config,
                 self._token,
+                self._sync_token,
                 self._handlers,
                 glue_types,
                 self._clock,
-                is_guest=self._is_guest,
-                sync_token=self._sync_token,
+                self._is_guest,
             )
         self._parts.start()
         logger.info("handlers: %s", ", ".join(self._handlers.names) or "none, glue types alone")
@@ -186,9 +187,8 @@ class Executor:
             self.start()
             signals.wait()
             has_drained = self.stop()
-            logger.info(
-                "stopped, drained" if has_drained else "stopped; what did not end in time is in the journal"
-            )
+            how = "stopped, drained" if has_drained else "stopped; what did not end in time is in the journal"
+            logger.info(how)
             return has_drained
 
     def __enter__(self) -> Executor:
@@ -203,14 +203,13 @@ class Executor:
         found = self._handlers.declarations
         for item in found:
             if item.problem is not None:
-                problem = {"name": item.name, "place": item.place, "field": item.problem.field}
-                line = problem_line(item, {**problem, "reason": item.problem.reason})
-                logger.error("%s; its handler works, the job is not synced", line)
+                problem = {"name": item.name, "place": item.place, **vars(item.problem)}
+                logger.error("%s; its handler works, the job is not synced", problem_line(item, problem))
         if found and not self._settings.sync_jobs and not self._is_guest:
-            logger.info(
-                "%d jobs are declared in code: 'xwheel sync' makes them, or executor.sync_jobs at each start",
-                len(found),
+            text = (
+                "%d jobs are declared in code: 'xwheel sync' makes them, or executor.sync_jobs at each start"
             )
+            logger.info(text, len(found))
 
     def _contend(self) -> None:
         while not self._retired.is_set():
@@ -218,11 +217,10 @@ class Executor:
                 self.start()
             except LockError:
                 self._retired.wait(CONTEND_S)
+                continue
             except Exception:
                 logger.exception("the executor cannot start")
-                return
-            else:
-                return
+            return
 
     def _forget_parent(self) -> None:
         """Drop what a fork copied: the parent's threads are not here, and its lock must end with the parent."""
@@ -279,17 +277,13 @@ def _check_sync(settings: ExecutorSection, executor_token: str) -> str:
             "executor.sync_addresses is missing: the management API of at least one node (port 8080 unless told "
             "otherwise), which is not where executors register"
         )
-    token = settings.sync_token.get_secret_value() if settings.sync_token else ""
-    if not token and settings.sync_token_file is not None:
-        token = read_first_line(
-            settings.sync_token_file, "executor.sync_token_file", "the group's token"
-        ).strip()
+    token, _ = _secret_of(settings, "sync_token", "the group's token")
     if not token:
         raise ConfigError(
             "executor.sync_token is missing: a token of the group, which 'xwheel token create NAME --group "
             f"{settings.app_name} --to-file FILE' makes for executor.sync_token_file"
         )
-    if _same(token, executor_token):
+    if hmac.compare_digest(*(text.encode("utf-8", "surrogateescape") for text in (token, executor_token))):
         raise ConfigError(
             "executor.sync_token is the token that executors share with the scheduler, which opens no jobs: make one "
             f"of its own with 'xwheel token create NAME --group {settings.app_name}'"
@@ -297,8 +291,15 @@ def _check_sync(settings: ExecutorSection, executor_token: str) -> str:
     return token
 
 
-def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(*(text.encode("utf-8", "surrogateescape") for text in (one, other)))
+def _secret_of(settings: ExecutorSection, name: str, what: str) -> tuple[str, str]:
+    """Return a secret, or an empty text, and the setting that has it: the one of this name, or the one of its file."""
+    secret: SecretStr | None = getattr(settings, name)
+    path: Path | None = getattr(settings, f"{name}_file")
+    if secret is not None and secret.get_secret_value():
+        return secret.get_secret_value(), name
+    if path is None:
+        return "", name
+    return read_first_line(path, f"executor.{name}_file", what).strip(), f"{name}_file"
 
 
 def _check(settings: ExecutorSection) -> str:
@@ -311,12 +312,7 @@ def _check(settings: ExecutorSection) -> str:
         raise ConfigError(
             "executor.address is missing: an executor without a listener of its own must be told it"
         )
-    token, setting = settings.access_token.get_secret_value() if settings.access_token else "", "access_token"
-    if not token and settings.access_token_file is not None:
-        setting = "access_token_file"
-        token = read_first_line(
-            settings.access_token_file, f"executor.{setting}", "the executor's token"
-        ).strip()
+    token, setting = _secret_of(settings, "access_token", "the executor's token")
     if not token:
         raise ConfigError(
             "executor.access_token is missing: the executor token that the node showed at its first start, or one of "
@@ -326,12 +322,10 @@ def _check(settings: ExecutorSection) -> str:
         return check_secret(f"executor.{setting}", token)
     except ConfigError as error:
         if not settings.accept_weak_token:
-            raise ConfigError(
-                f"{error}; executor.accept_weak_token takes that of an XXL-JOB admin as it is"
-            ) from None
+            hint = "executor.accept_weak_token takes that of an XXL-JOB admin as it is"
+            raise ConfigError(f"{error}; {hint}") from None
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise
-        logger.warning(
-            "executor.%s is weak: who guesses it runs handlers here; give the admin a better one", setting
-        )
+        text = "executor.%s is weak: who guesses it runs handlers here; give the admin a better one"
+        logger.warning(text, setting)
         return token

@@ -42,28 +42,18 @@ class HandlerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """A function with its name and options.
-
-    Attributes:
-        takes_context: Whether it wants the :class:`~xwheel.executor.JobContext` as its argument.
-        parallel: How many runs of one job may run at once.
-        init: Called once before the first run in this executor (in a process handler: in each process).
-        destroy: Called once when the executor ends.
-        command: The program that a process handler becomes, or None; ``function`` prepares it then.
-        hosted: The run in a process of its glue type's own, or None.
-        declaration: The job that code declares with it, or None.
-    """
+    """A function with its name and options."""
 
     name: str
     function: Callable[..., object]
     kind: HandlerKind
-    takes_context: bool
-    parallel: int = 1
-    init: Callable[[], object] | None = None
-    destroy: Callable[[], object] | None = None
-    command: Command | None = None
-    hosted: HostedRun | None = None
-    declaration: Declaration | None = None
+    takes_context: bool  # it wants the JobContext as its argument
+    parallel: int = 1  # how many runs of one job may run at once
+    init: Callable[[], object] | None = None  # called once before the first run, in each process of its own
+    destroy: Callable[[], object] | None = None  # called once when the executor ends
+    command: Command | None = None  # what a process handler becomes; the function prepares it then
+    hosted: HostedRun | None = None  # the run in a process of its glue type's own
+    declaration: Declaration | None = None  # the job that code declares with it
 
 
 def job(
@@ -117,8 +107,7 @@ def job(
 def _refuse_options(where: str, schedule: Mapping[str, object], fields: Mapping[str, Any]) -> None:
     """Refuse names that were meant to be options of the handler: without them it would run in another way.
 
-    Raises:
-        ConfigError: There is one, or nothing but names that no job has.
+    Raises ConfigError if there is one, or nothing but names that no job has.
     """
     known = {*DECLARABLE, *SHORT_NAMES}
     strange = [name for name in fields if name not in known]
@@ -144,11 +133,10 @@ def describe(
         raise ConfigError(f"{where}: a name of 1 to {MAX_NAME} characters without outer blanks is needed")
     if parallel < 1:
         raise ConfigError(f"{where}: parallel must be at least 1")
-    kind = _kind(where, function, process)
     return Handler(
         name=name,
         function=function,
-        kind=kind,
+        kind=_kind(where, function, process),
         takes_context=_takes_context(where, function),
         parallel=parallel,
         init=init,
@@ -163,24 +151,14 @@ def handler_of(function: Callable[..., object] | Command | HostedRun, name: str)
         return found
     from xwheel.plugin.contracts import Command, HostedRun  # applications that only mark handlers do without
 
+    name = name or "glue"
     if isinstance(function, HostedRun):
-        return Handler(
-            name=name or "glue",
-            function=function.run,
-            kind=HandlerKind.HOSTED,
-            takes_context=True,
-            hosted=function,
-        )
-    if not isinstance(function, Command):
-        return describe(name or "glue", function)
-    _kind("the command of a glue type", function.prepare, process=True)
-    return Handler(
-        name=name or "glue",
-        function=function.prepare,
-        kind=HandlerKind.PROCESS,
-        takes_context=True,
-        command=function,
-    )
+        kind, run = HandlerKind.HOSTED, function.run
+        return Handler(name=name, function=run, kind=kind, takes_context=True, hosted=function)
+    if isinstance(function, Command):
+        kind, prepare = _kind("the command of a glue type", function.prepare, process=True), function.prepare
+        return Handler(name=name, function=prepare, kind=kind, takes_context=True, command=function)
+    return describe(name, function)
 
 
 def _kind(where: str, function: Callable[..., object], process: bool) -> HandlerKind:
@@ -210,13 +188,9 @@ _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 
 
 class HandlerRegistry:
-    """Handlers by name; read-only once the executor runs.
+    """Handlers by name, of functions with ``@job`` and of modules that hold some; read-only once the executor runs.
 
-    Args:
-        sources: Functions with ``@job``, and modules that hold some.
-
-    Raises:
-        ConfigError: A source holds no handler, or two handlers share a name.
+    Raises ConfigError if a source holds no handler, or two handlers share a name.
     """
 
     def __init__(self, sources: Iterable[object] = ()) -> None:
@@ -228,9 +202,8 @@ class HandlerRegistry:
             for handler in found:
                 known = self._handlers.setdefault(handler.name, handler)
                 if known.function is not handler.function:
-                    raise ConfigError(
-                        f"handler {handler.name!r} is both {_place(known.function)} and {_place(handler.function)}"
-                    )
+                    places = f"{_place(known.function)} and {_place(handler.function)}"
+                    raise ConfigError(f"handler {handler.name!r} is both {places}")
 
     @property
     def names(self) -> list[str]:
@@ -244,11 +217,7 @@ class HandlerRegistry:
         return [item for item in found if item is not None]
 
     def get(self, name: str) -> Callable[..., object]:
-        """Return the function that jobs call by this name.
-
-        Raises:
-            HandlerNotFoundError: No handler has the name.
-        """
+        """Return the function that jobs call by this name; raises HandlerNotFoundError if no handler has it."""
         handler = self._handlers.get(name)
         if handler is None:
             raise HandlerNotFoundError(TEXT_NO_HANDLER.format(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,7 @@ from xwheel.plugin.contracts import GlueType, HostSetup, KeepsThings
 from xwheel.runtime.http_server import Listener
 from xwheel.runtime.loops import Service
 from xwheel.wire import contract
-from xwheel.wire.http.tls import TlsFiles, check_tls
+from xwheel.wire.http.tls import check_tls
 from xwheel.wire.messages import RegistryRequest
 
 logger = logging.getLogger(__name__)
@@ -49,12 +50,11 @@ class Parts:
         self,
         config: Config,
         token: str,
+        sync_token: str,
         handlers: HandlerRegistry,
         glue_types: Mapping[str, GlueType],
         clock: Clock,
-        *,
-        is_guest: bool = False,
-        sync_token: str = "",
+        is_guest: bool,
     ) -> None:
         self._is_guest = is_guest
         self._settings = settings = config.executor
@@ -70,31 +70,36 @@ class Parts:
         )
         self._shipping = LogShipping(client, clock, self._earlier_logs)
         self._logs = RunLogs(settings.data_dir / "logs", clock, self._shipping.begun)
-        self.registration = Registration(
-            client,
-            self._beat_message,
-            clock,
-            beat_ms=int(settings.beat_s * 1000),
-            on_logs_wanted=self._want_logs,
-        )
+        beat_ms = int(settings.beat_s * 1000)
+        self.registration = Registration(client, self._beat_message, clock, beat_ms, self._want_logs)
         self._outcomes = OutcomeDelivery(client, self.journal, clock)
         self._clock = clock
-        self._sync = self._job_sync(handlers, sync_token, tls) if settings.sync_jobs else None
-        self._syncing = None if self._sync is None else Service("executor-sync", self._sync_step, clock)
+        self._sync: JobSync | None = None
+        if settings.sync_jobs:
+            self._sync = JobSync(
+                settings,
+                token=sync_token,
+                declarations=handlers.declarations,
+                instance=self.journal.instance,
+                is_registered=self.registration.registered.is_set,
+                tls=tls,
+            )
+            self._syncing = Service("executor-sync", partial(self._sync_step, self._sync), clock)
         self._beating = Service("executor-beat", self._beat, clock)
         self._delivery = Service("executor-callback", self._outcomes.step, clock)
         self._shipments = Service("executor-logs", self._shipping.step, clock, wakeup=self._shipping.wakeup)
         self._housekeeping = Service("executor-housekeeping", self._clean, clock)
+        limits = QueueLimits(
+            places=settings.workers,
+            per_job=settings.queue_limit,
+            waiting=settings.waiting_limit,
+            grace_ms=int(settings.kill_grace_s * 1000),
+        )
         self._workers = Workers(
             journal=self.journal,
             logs=self._logs,
             clock=clock,
-            limits=QueueLimits(
-                places=settings.workers,
-                per_job=settings.queue_limit,
-                waiting=settings.waiting_limit,
-                grace_ms=int(settings.kill_grace_s * 1000),
-            ),
+            limits=limits,
             may_start=self.registration.may_start,
             on_outcome=self._delivery.wake,
             passed=settings.script_environment,
@@ -122,25 +127,10 @@ class Parts:
             self.journal.close()
             raise
 
-    def _job_sync(self, handlers: HandlerRegistry, token: str, tls: TlsFiles) -> JobSync:
-        return JobSync(
-            self._settings.sync_addresses,
-            token=token,
-            declarations=handlers.declarations,
-            app_name=self._settings.app_name,
-            release=self._settings.release.strip(),
-            instance=self.journal.instance,
-            is_registered=self.registration.registered.is_set,
-            interval_ms=int(self._settings.sync_s * 1000),
-            tls=tls,
-        )
-
     def _open_glue_types(self, config: Config, token: str, glue_types: Mapping[str, GlueType]) -> None:
+        environment = plain_environment((*PASSED, *self._settings.script_environment))
         setup = HostSetup(
-            config=config,
-            token=token,
-            environment=plain_environment((*PASSED, *self._settings.script_environment)),
-            supervisor=Path(supervisor.__file__),
+            config=config, token=token, environment=environment, supervisor=Path(supervisor.__file__)
         )
         for name in dict.fromkeys(self._settings.allowed_glue_types):
             glue: object = glue_types.get(name)
@@ -155,12 +145,10 @@ class Parts:
             except Exception:  # a plugin's
                 logger.exception("glue type %s", getattr(glue, "name", glue))
 
-    def _sync_step(self, now_ms: int) -> int:
-        if self._sync is None:
-            return HOUSEKEEPING_MS
-        was_taken = self._sync.is_taken
-        wait_ms = self._sync.step(now_ms)
-        if self._sync.is_taken and not was_taken:
+    def _sync_step(self, sync: JobSync, now_ms: int) -> int:
+        was_taken = sync.is_taken
+        wait_ms = sync.step(now_ms)
+        if sync.is_taken and not was_taken:
             self._beating.wake()  # nodes shall know at once what is declared here
         return wait_ms
 
@@ -195,16 +183,15 @@ class Parts:
         if self.listener is not None:
             self.listener.start()
         self._beating.start()
-        if self._syncing is not None:
+        if self._sync is not None:
             self._syncing.start()
-        logger.info(
-            "executor %s of %s listens at %s", self.journal.instance, self._settings.app_name, self.address
-        )
+        where = (self.journal.instance, self._settings.app_name, self.address)
+        logger.info("executor %s of %s listens at %s", *where)
 
     def stop(self, timeout_s: float) -> bool:
         """End everything in order; return whether all runs finished and all outcomes were delivered."""
         begin_ms = self._clock.monotonic_ms()
-        if self._syncing is not None:
+        if self._sync is not None:
             self._syncing.stop(timeout_s=1)  # one more sign of life does no harm
         if self.registration.leave():
             # other nodes learn of it a second later, and what was sent before is on its way
@@ -264,7 +251,7 @@ class Parts:
                 yield run_id, created_ms, path
 
     def _beat_message(self) -> RegistryRequest:
-        declares = self._sync if self._sync is not None and self._sync.is_taken else None
+        declares = self._sync if self._sync and self._sync.is_taken else None
         return RegistryRequest(
             group="EXECUTOR",
             app_name=self._settings.app_name,
@@ -272,6 +259,6 @@ class Parts:
             instance=self.journal.instance,
             boot=self.journal.boot,
             labels=self._settings.labels,
-            release="" if declares is None else declares.release,
-            declared="" if declares is None else declares.digest,
+            release=declares.release if declares else "",
+            declared=declares.digest if declares else "",
         )

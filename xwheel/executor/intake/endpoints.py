@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -19,13 +20,7 @@ from xwheel.plugin.contracts import GlueRequest, GlueType
 from xwheel.plugin.validation import guarded
 from xwheel.runtime.repeats import Repeats
 from xwheel.wire import contract
-from xwheel.wire.codec import (
-    decode_idle_beat,
-    decode_kill,
-    decode_log_request,
-    decode_trigger,
-    log_payload,
-)
+from xwheel.wire.codec import decode_idle_beat, decode_kill, decode_log_request, decode_trigger, log_payload
 from xwheel.wire.codec.batch import batch_payload, decode_batch, decode_states, state_payload
 from xwheel.wire.contract import OK, check_token, error_response
 from xwheel.wire.messages import BatchAnswer, LogData, Response, TriggerRequest
@@ -34,10 +29,7 @@ logger = logging.getLogger(__name__)
 
 BEAN: Final = "BEAN"
 SUCCESS: Final = Response(code=OK)
-
-
-SHARED_CHARS: Final = 8 * 1024 * 1024
-"""Characters of sources that are remembered to be shared."""
+SHARED_CHARS: Final = 8 * 1024 * 1024  # characters of sources that are remembered to be shared
 
 
 class SharedSources:
@@ -67,39 +59,25 @@ class SharedSources:
         return request
 
 
+@dataclass(kw_only=True)
 class Endpoints:
-    """Answers calls; one object serves all threads.
+    """Answers calls; one object serves all threads."""
 
-    Args:
-        token: What callers must show.
-        glue_types: Glue types by name.
-        allowed: Glue types besides BEAN that may run here.
-    """
+    token: str  # what callers must show
+    app_name: str
+    workers: Workers
+    journal: Journal
+    logs: RunLogs
+    handlers: HandlerRegistry
+    glue_types: Mapping[str, GlueType]
+    allowed: Collection[str] = ()  # glue types besides BEAN that may run here
 
-    def __init__(
-        self,
-        *,
-        token: str,
-        app_name: str,
-        workers: Workers,
-        journal: Journal,
-        logs: RunLogs,
-        handlers: HandlerRegistry,
-        glue_types: Mapping[str, GlueType],
-        allowed: Collection[str] = (),
-    ) -> None:
-        self._token = token
-        self._app_name = app_name
-        self._workers = workers
-        self._journal = journal
-        self._logs = logs
-        self._handlers = handlers
-        self._glue_types = glue_types
-        self._allowed = frozenset({BEAN, *allowed})
+    def __post_init__(self) -> None:
+        self._allowed = frozenset({BEAN, *self.allowed})
         self._unknown = Repeats()
         self._sources = SharedSources()
         self._routes: Mapping[str, Callable[[bytes], Response]] = {
-            contract.BEAT: self._beat,
+            contract.BEAT: lambda _body: SUCCESS,
             contract.IDLE_BEAT: self._idle_beat,
             contract.RUN: self._run,
             contract.TRIGGER: self._run,
@@ -112,14 +90,7 @@ class Endpoints:
     def answer(
         self, method: str, path: str, header: Callable[[str], str | None], read: Callable[[], bytes]
     ) -> Response:
-        """Answer one call; never raises.
-
-        Args:
-            method: HTTP method.
-            path: Exact path.
-            header: Returns a header's value.
-            read: Reads the body; called only once the caller is known.
-        """
+        """Answer one call; never raises. ``read`` reads the body, and is called only once the caller is known."""
         try:
             self._check(method, path, header)
             route = self._routes.get(path)
@@ -143,26 +114,18 @@ class Endpoints:
         return True
 
     def _check(self, method: str, path: str, header: Callable[[str], str | None]) -> None:
-        """Check the head of a call.
-
-        Raises:
-            WireError: It is no call.
-            AuthError: It is not our scheduler's, or for another group.
-        """
+        """Raise WireError if it is no call, AuthError if it is not our scheduler's, or for another group."""
         if method != "POST":
             raise WireError(contract.TEXT_POST_ONLY)
         if path in ("", "/"):
             raise WireError(contract.TEXT_NO_URI)
-        check_token(header(contract.TOKEN_HEADER), self._token)
+        check_token(header(contract.TOKEN_HEADER), self.token)
         app_name = header(contract.APP_NAME_HEADER)
-        if app_name and app_name != self._app_name:
+        if app_name and app_name != self.app_name:
             raise AuthError(f"the call is for {app_name!r}")
 
-    def _beat(self, _body: bytes) -> Response:
-        return SUCCESS
-
     def _idle_beat(self, body: bytes) -> Response:
-        if self._workers.queues.has(decode_idle_beat(body)):
+        if self.workers.queues.has(decode_idle_beat(body)):
             raise ExecutorError(contract.TEXT_BUSY)
         return SUCCESS
 
@@ -170,7 +133,7 @@ class Endpoints:
         request = self._sources.share(decode_trigger(body))
         if trace_parent:
             request = msgspec.structs.replace(request, trace_parent=trace_parent[: contract.MAX_URL])
-        (problem,) = self._workers.accept([(request, self._prepare(request))])
+        (problem,) = self.workers.accept([(request, self._prepare(request))])
         return SUCCESS if problem is None else error_response(problem)
 
     def _run_batch(self, body: bytes) -> Response:
@@ -181,37 +144,37 @@ class Endpoints:
         answers = [
             BatchAnswer(run_id=item.run_id, code=contract.FAIL, message=item.error)
             for item in bad
-            if item.run_id and self._journal.is_open(item.run_id) is None
+            if item.run_id and self.journal.is_open(item.run_id) is None
         ]
         try:
-            problems = self._workers.accept([(request, self._prepare(request)) for request in requests])
+            problems = self.workers.accept([(request, self._prepare(request)) for request in requests])
         except Exception:
             # what was taken in before it failed may be on disk: nothing is said about any of them
             logger.exception("%d runs, of which some may be taken in", len(requests))
         else:
             answers += [_batch_answer(*pair) for pair in zip(requests, problems, strict=True)]
-        return Response(code=OK, data=batch_payload(self._journal.instance, answers))
+        return Response(code=OK, data=batch_payload(self.journal.instance, answers))
 
     def _run_state(self, body: bytes) -> Response:
         instance, keys = decode_states(body)
         self._check_instance(instance)
-        return Response(code=OK, data=state_payload(instance, self._journal.lookup(keys)))
+        return Response(code=OK, data=state_payload(instance, self.journal.lookup(keys)))
 
     def _kill(self, body: bytes) -> Response:
         request = decode_kill(body)
-        if self._workers.kill(request.job_id, request.run_id):
+        if self.workers.kill(request.job_id, request.run_id):
             return SUCCESS
         return Response(code=OK, data=contract.TEXT_NOTHING_TO_KILL)
 
     def _log(self, body: bytes) -> Response:
         request = decode_log_request(body)
         # asked before reading: a run that ends in between has its last lines in the file, and is only asked again
-        live = self._journal.is_open(request.run_id)
+        live = self.journal.is_open(request.run_id)
         where = (request.run_id, request.created_ms)
         if request.tail:
-            data = self._logs.tail(*where, request.tail, live=bool(live))
+            data = self.logs.tail(*where, request.tail, live=bool(live))
         else:
-            data = self._logs.read(*where, request.from_line, live=bool(live))
+            data = self.logs.read(*where, request.from_line, live=bool(live))
         if data is None:
             text = contract.TEXT_NO_LOG if live is None else ""
             last = 0 if live is None else request.from_line - 1
@@ -219,9 +182,9 @@ class Endpoints:
         return Response(code=OK, data=log_payload(data))
 
     def _check_instance(self, instance: str) -> None:
-        if instance != self._journal.instance:
+        if instance != self.journal.instance:
             raise ExecutorError(
-                f"this is executor instance {self._journal.instance}, the call is for {instance or 'none'}"
+                f"this is executor instance {self.journal.instance}, the call is for {instance or 'none'}"
             )
 
     def _prepare(self, request: TriggerRequest) -> Handler | XwheelError:
@@ -232,14 +195,9 @@ class Endpoints:
             return self._build(request)
         except HandlerNotFoundError as error:
             if count := self._unknown.note(request.handler):
-                logger.warning(
-                    "run %d of job %d refused, and %d with it by now: no handler is called %r; known: %s",
-                    request.run_id,
-                    request.job_id,
-                    count - 1,
-                    request.handler,
-                    ", ".join(self._handlers.names) or "none",
-                )
+                text = "run %d of job %d refused, and %d with it by now: no handler is called %r; known: %s"
+                known = ", ".join(self.handlers.names) or "none"
+                logger.warning(text, request.run_id, request.job_id, count - 1, request.handler, known)
             return error
         except XwheelError as error:
             return error
@@ -248,21 +206,13 @@ class Endpoints:
             return ExecutorError(f"glue type {request.glue_type} failed: {describe_error(error)}")
 
     def _build(self, request: TriggerRequest) -> Handler:
-        """Find what to call.
-
-        Raises:
-            ExecutorError: The glue type is unknown or not allowed here, or it cannot use the request.
-        """
-        glue = self._glue_types.get(request.glue_type) if request.glue_type in self._glue_types else None
+        """Find what to call; raises ExecutorError if the glue type is unknown, not allowed, or of no use here."""
+        glue = self.glue_types.get(request.glue_type)
         if glue is None:
             raise ExecutorError(f"glueType[{request.glue_type}] is not valid.")
         if request.glue_type not in self._allowed:
-            logger.warning(
-                "run %d of job %d refused: glue type %s is not in executor.allowed_glue_types",
-                request.run_id,
-                request.job_id,
-                request.glue_type,
-            )
+            text = "run %d of job %d refused: glue type %s is not in executor.allowed_glue_types"
+            logger.warning(text, request.run_id, request.job_id, request.glue_type)
             raise ExecutorError(
                 f"glue type {request.glue_type} is not allowed on this executor: its setting "
                 "executor.allowed_glue_types must name it"
@@ -275,7 +225,7 @@ class Endpoints:
         )
         try:
             name = f"glue type {request.glue_type}"
-            function = guarded(name, lambda: glue.build(wanted, self._handlers), allowed=ExecutorError)
+            function = guarded(name, lambda: glue.build(wanted, self.handlers), allowed=ExecutorError)
         except PluginError as error:
             raise ExecutorError(str(error)) from error
         return handler_of(function, request.handler)

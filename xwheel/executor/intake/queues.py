@@ -21,19 +21,12 @@ from xwheel.wire.messages import RunKey, TriggerRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
-    """How much is taken in.
+    """How much is taken in."""
 
-    Attributes:
-        places: Handlers that run at once.
-        per_job: Waiting runs of one job.
-        waiting: Waiting runs of all jobs.
-        grace_ms: Between asking a handler to end and forcing it.
-    """
-
-    places: int
-    per_job: int
-    waiting: int
-    grace_ms: int
+    places: int  # handlers that run at once
+    per_job: int  # waiting runs of one job
+    waiting: int  # waiting runs of all jobs
+    grace_ms: int  # between asking a handler to end and forcing it
 
 
 class Next(Enum):
@@ -97,14 +90,9 @@ class JobQueues:
     def admit(
         self, request: TriggerRequest, handler: Handler | XwheelError
     ) -> Execution | XwheelError | None:
-        """Put a run into its job's queue.
+        """Put a run into its job's queue, with what to call or why there is nothing to call.
 
-        Args:
-            request: The run.
-            handler: What to call, or why there is nothing to call.
-
-        Returns:
-            The run; or why it cannot come in; or None if it is here already.
+        Returns the run; or why it cannot come in; or None if it is here already.
         """
         key = request.key
         with self._lock:

@@ -14,13 +14,7 @@ from xwheel.wire.contract import TEXT_TOKEN, TOKEN_HEADER
 
 
 class CallsApp(falcon.App[falcon.Request, falcon.Response]):
-    """The executor as a WSGI application, for its own port or inside another web application.
-
-    Args:
-        endpoints: Answer the calls.
-        max_body_bytes: Larger bodies are refused.
-        clock: Where time comes from.
-    """
+    """The executor as a WSGI application, for its own port or inside another one; refuses larger bodies than told."""
 
     def __init__(self, endpoints: Endpoints, *, max_body_bytes: int, clock: Clock) -> None:
         super().__init__()

@@ -7,7 +7,6 @@ What a caller wants to do afterwards it hands over as a callback, which the writ
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import math
 import os
@@ -18,29 +17,15 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.errors import JournalError, LockError
-from xwheel.executor.journal.statements import (
-    ACCEPTED,
-    FINISHED,
-    Row,
-    accept,
-    acknowledge,
-    finish,
-    is_open,
-    list_ended,
-    open_database,
-    pending,
-    purge,
-    recover,
-    revive,
-    select_row,
-    start,
-)
+from xwheel.executor.journal import statements
+from xwheel.executor.journal.statements import ACCEPTED, FINISHED, Row, open_database
 from xwheel.model.reasons import RunReason
 from xwheel.private_files import make_folder, open_file
+from xwheel.runtime.file_lock import FileLock
 from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey, StateAnswer
 
 logger = logging.getLogger(__name__)
@@ -50,38 +35,22 @@ RETRY_S: Final = 1.0
 RESERVE_BYTES: Final = 2 * 1024 * 1024
 """Held back on the disk and given up when it is full, so that what was accepted can still be finished."""
 
-PURGE_BATCH: Final = 2000
-"""Rows forgotten in one commit, so that accepting runs never waits long."""
-
-OUR_NAMES: Final = frozenset(
-    {
-        "journal.db",
-        "journal.db-shm",
-        "journal.db-wal",
-        "journal.lock",
-        "journal.reserve",
-        "logs",
-        "gluesource",
-        "glueenv",
-    }
-)
+PURGE_BATCH: Final = 2000  # rows forgotten in one commit, so that accepting runs never waits long
+OUR_NAMES: Final = frozenset({
+    "journal.db", "journal.db-shm", "journal.db-wal", "journal.lock", "journal.reserve", "logs", "gluesource",
+    "glueenv",
+})  # fmt: skip
 """What an executor and its glue types keep in its data folder."""
 
-KEEP_MS: Final = 24 * 3600 * 1000
-"""How long an acknowledged outcome is kept, to know a repeated id again."""
+KEEP_MS: Final = 24 * 3600 * 1000  # how long an acknowledged outcome is kept, to know a repeated id again
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """How the journal took a run.
+    """How the journal took a run."""
 
-    Attributes:
-        new: Whether it was written just now and must be run.
-        never_started: Whether it was accepted before a restart and will not be run.
-    """
-
-    new: bool
-    never_started: bool = False
+    new: bool  # it was written just now and must be run
+    never_started: bool = False  # it was accepted before a restart and will not be run
 
 
 NEW: Final = Acceptance(new=True)
@@ -102,10 +71,6 @@ class Journal:
 
     Thread-safety: all methods may be called by any thread. Callbacks run on the writer thread and must be short.
 
-    Args:
-        directory: Where the journal lives; made if missing.
-        clock: Where time comes from.
-
     Raises:
         LockError: Another process uses this directory.
         JournalError: The file cannot be opened.
@@ -114,13 +79,15 @@ class Journal:
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._clock = clock
         self._directory = directory
-        self._lock_file = _lock(directory)
+        self._lock = _locked(directory)
         try:
             self._writer = open_database(directory / "journal.db")
             self._reader = open_database(directory / "journal.db")
-            self.instance, self.recovered = recover(self._writer, clock.now_ms(), secrets.token_hex(8))
+            self.instance, self.recovered = statements.recover(
+                self._writer, clock.now_ms(), secrets.token_hex(8)
+            )
         except sqlite3.Error as error:
-            self._lock_file.close()
+            self._lock.release()
             raise JournalError(f"the journal in {directory} cannot be opened: {error}") from error
         self.boot = secrets.token_hex(8)
         self._read_lock = threading.Lock()
@@ -140,20 +107,20 @@ class Journal:
     def start(self, keys: Sequence[RunKey], done: Callable[[], None]) -> None:
         """Write runs as started, then call ``done``."""
         now_ms = self._clock.now_ms()
-        self._put(lambda db: start(db, keys, now_ms), lambda *_: done())
+        self._put(lambda db: statements.start(db, keys, now_ms), lambda *_: done())
 
     def finish(self, items: Sequence[CallbackItem], done: Callable[[], None] | None = None) -> None:
         """Write outcomes, then call ``done``; from then on they are :meth:`pending`."""
-        self._put(lambda db: finish(db, items), None if done is None else lambda *_: done())
+        self._put(lambda db: statements.finish(db, items), None if done is None else lambda *_: done())
 
     def acknowledge(self, items: Sequence[CallbackItem]) -> None:
         """Write that the scheduler has these outcomes; waits until it is on disk."""
         now_ms = self._clock.now_ms()
-        self._wait(lambda db: acknowledge(db, items, now_ms))
+        self._wait(lambda db: statements.acknowledge(db, items, now_ms))
 
     def revive(self, key: RunKey, done: Callable[[], None]) -> None:
         """Write that a finished run's outcome is to be delivered once more, then call ``done``."""
-        self._put(lambda db: revive(db, key), lambda *_: done())
+        self._put(lambda db: statements.revive(db, key), lambda *_: done())
 
     def settle(self, timeout_s: float) -> None:
         """Wait until everything that was handed in before is on disk, but no longer than this."""
@@ -162,33 +129,33 @@ class Journal:
     def pending(self, limit: int) -> list[CallbackItem]:
         """Return outcomes that no scheduler acknowledged, oldest first."""
         with self._read_lock:
-            return pending(self._reader, limit)
+            return statements.pending(self._reader, limit)
 
     def ended(self, limit: int) -> list[tuple[int, int]]:
         """Return runs that ended and are not forgotten yet, latest first: run and creation time."""
         with self._read_lock:
-            return list_ended(self._reader, limit)
+            return statements.list_ended(self._reader, limit)
 
     def lookup(self, keys: Sequence[RunKey]) -> list[StateAnswer]:
         """Return where runs stand."""
         now_ms = self._clock.now_ms()
         with self._read_lock:
-            return [_answer(key, select_row(self._reader, key), now_ms) for key in keys]
+            return [_answer(key, statements.select_row(self._reader, key), now_ms) for key in keys]
 
     def is_open(self, run_id: int) -> bool | None:
         """Return whether a run has no outcome yet; None if the run is unknown."""
         with self._read_lock:
-            return is_open(self._reader, run_id)
+            return statements.is_open(self._reader, run_id)
 
     def purge(self, now_ms: int) -> bool:
         """Forget some outcomes that were acknowledged more than a day ago; return whether there are more."""
         counts: list[int] = []
-        self._wait(lambda db: counts.append(purge(db, now_ms - KEEP_MS, PURGE_BATCH)))
+        self._wait(lambda db: counts.append(statements.purge(db, now_ms - KEEP_MS, PURGE_BATCH)))
         return counts[-1:] == [PURGE_BATCH]
 
     def disown(self) -> None:
         """In a forked child: drop the copied descriptor, so that the lock ends with the parent."""
-        self._lock_file.close()
+        self._lock.release()
 
     def close(self) -> None:
         """Write what is waiting, then let go of the files and the lock."""
@@ -197,7 +164,7 @@ class Journal:
         with self._read_lock:
             self._reader.close()
         self._writer.close()
-        self._lock_file.close()
+        self._lock.release()
 
     def _put(self, write: Callable[[sqlite3.Connection], None], done: Done | None) -> None:
         self._queue.put(_Operation(write, done))
@@ -337,13 +304,13 @@ def _call_back(operation: _Operation, taken: Sequence[Acceptance], error: Journa
 
 
 def _accept_all(db: sqlite3.Connection, keys: Sequence[RunKey], now_ms: int) -> list[Acceptance]:
-    return [NEW if accept(db, key, now_ms) else _known(db, key) for key in keys]
+    return [NEW if statements.accept(db, key, now_ms) else _known(db, key) for key in keys]
 
 
 def _known(db: sqlite3.Connection, key: RunKey) -> Acceptance:
-    row = select_row(db, key)
+    row = statements.select_row(db, key)
     if row is not None and row.state == FINISHED:
-        revive(db, key)  # the scheduler asks again, so it may have lost the outcome
+        statements.revive(db, key)  # the scheduler asks again, so it may have lost the outcome
     return Acceptance(new=False, never_started=row is not None and row.item.reason == RunReason.NOT_STARTED)
 
 
@@ -359,17 +326,15 @@ def _answer(key: RunKey, row: Row | None, now_ms: int) -> StateAnswer:
     return StateAnswer(run_id=key.run_id, state=ExecutionState.STARTED, running_ms=running_ms)
 
 
-def _lock(directory: Path) -> IO[bytes]:
+def _locked(directory: Path) -> FileLock:
+    lock = FileLock(directory / "journal.lock", "one executor process per journal")
     try:
         make_folder(directory, ours=OUR_NAMES)
-        file = open(directory / "journal.lock", "ab", opener=open_file)  # noqa: SIM115 -- kept open
-    except OSError as error:
-        raise JournalError(f"cannot use {directory}: {error.strerror}") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
+        lock.acquire()
+    except LockError:
         raise LockError(
             f"another executor process uses the journal in {directory}: give each its own executor.data_dir"
         ) from None
-    return file
+    except OSError as error:
+        raise JournalError(f"cannot use {directory}: {error.strerror}") from error
+    return lock

@@ -18,6 +18,7 @@ ACCEPTED: Final = 1
 STARTED: Final = 2
 FINISHED: Final = 3
 VERSION: Final = 1
+NOT_RUN: Final = "the executor restarted before it started this run; it was not run"
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -71,8 +72,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 def recover(db: sqlite3.Connection, now_ms: int, new_instance: str) -> tuple[str, dict[str, int]]:
     """Turn what a crash left open into outcomes, in one transaction.
 
-    Returns:
-        The journal's identity, made at its first opening, and how many runs were closed for which reason.
+    Returns the journal's identity, made at its first opening, and how many runs were closed for which reason.
     """
     db.execute("BEGIN IMMEDIATE")
     closed = {
@@ -82,11 +82,7 @@ def recover(db: sqlite3.Connection, now_ms: int, new_instance: str) -> tuple[str
             (FINISHED, FAIL, RunState.FAILED.value, reason, message, now_ms, state),
         ).rowcount
         for state, reason, message in (
-            (
-                ACCEPTED,
-                RunReason.NOT_STARTED.value,
-                "the executor restarted before it started this run; it was not run",
-            ),
+            (ACCEPTED, RunReason.NOT_STARTED.value, NOT_RUN),
             (STARTED, RunReason.INTERRUPTED.value, "the executor ended while this run was running"),
         )
     }
@@ -162,18 +158,13 @@ def pending(db: sqlite3.Connection, limit: int) -> list[CallbackItem]:
 
 def list_ended(db: sqlite3.Connection, limit: int) -> list[tuple[int, int]]:
     """Return runs that have an outcome, latest first: run and creation time."""
-    rows = db.execute(
-        "SELECT run_id, created_ms FROM run WHERE state = ? ORDER BY finished_ms DESC LIMIT ?",
-        (FINISHED, limit),
-    )
-    return [(run_id, created_ms) for run_id, created_ms in rows.fetchall()]
+    ended = "SELECT run_id, created_ms FROM run WHERE state = ? ORDER BY finished_ms DESC LIMIT ?"
+    return db.execute(ended, (FINISHED, limit)).fetchall()
 
 
 def list_acknowledged(db: sqlite3.Connection) -> list[int]:
     """Return the ids of runs whose outcomes a scheduler acknowledged, and which are not forgotten yet."""
-    return [
-        run_id for (run_id,) in db.execute("SELECT run_id FROM run WHERE acked_ms IS NOT NULL").fetchall()
-    ]
+    return [run_id for (run_id,) in db.execute("SELECT run_id FROM run WHERE acked_ms IS NOT NULL")]
 
 
 def select_row(db: sqlite3.Connection, key: RunKey) -> Row | None:

@@ -14,12 +14,7 @@ from xwheel.executor.context import CURRENT
 
 
 class _Stream:
-    """Stands in for ``sys.stdout``: inside a run it writes to the run's log, elsewhere to the original.
-
-    Args:
-        original: Where it wrote before.
-        both: Inside a run it writes to the original as well.
-    """
+    """Stands in for ``sys.stdout``: inside a run it writes to the run's log, or to both, elsewhere to the original."""
 
     def __init__(self, original: TextIO, both: bool) -> None:
         self.original = original
@@ -119,9 +114,8 @@ class Capture:
     def install(self, *, is_guest: bool = False) -> None:
         """Begin, unless another executor of this process began already.
 
-        Args:
-            is_guest: The process is an application's: its own streams get everything too, and neither handlers nor
-                levels of its logging are touched, so that it may configure logging later.
+        The process of a guest is an application's: its own streams get everything too, and neither handlers nor levels
+        of its logging are touched, so that it may configure logging later.
         """
         with self._lock:
             self._users += 1
@@ -163,5 +157,4 @@ class Capture:
                 self._level = None
 
 
-CAPTURE: Final = Capture()
-"""One for the process, since there is one ``sys.stdout``."""
+CAPTURE: Final = Capture()  # one for the process, since there is one ``sys.stdout``

@@ -14,26 +14,17 @@ CHUNK: Final = 64 * 1024
 LAST_CHUNKS: Final = 64
 """Chunks read after the supervisor's end: a pipe holds less, so more would come from a process that escaped."""
 
-
 LAST_LINES: Final = 5
-LAST_CHARS: Final = 1000
-"""What is kept of the end of an output."""
-
+LAST_CHARS: Final = 1000  # what is kept of the end of an output
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def copy_output(source: int, report: int, log: RunLog) -> str:
     """Copy until every writer has closed the pipe, or the supervisor has ended and what it left is read.
 
-    Bytes that are not UTF-8 become replacement characters.
-
-    Returns:
-        The end of what was written, :data:`LAST_CHARS` at most.
-
-    Args:
-        source: The pipe that is standard output and error of the program.
-        report: A pipe whose other end the supervisor holds until it ends.
-        log: Where it goes; what is beyond the log's limit is read and dropped there.
+    Bytes that are not UTF-8 become replacement characters; what is beyond the log's limit is read and dropped there.
+    The supervisor holds the other end of the pipe ``report`` until it ends. Returns the end of what was written,
+    :data:`LAST_CHARS` at most.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     os.set_blocking(source, False)
@@ -65,10 +56,6 @@ def copy_output(source: int, report: int, log: RunLog) -> str:
 
 def last_lines(end: str) -> str:
     """Return the last lines of the end of an output in one line, without what only terminals understand."""
-    plain = (
-        "".join(
-            character for character in _TERMINAL.sub("", line) if character.isprintable() or character == "\t"
-        )
-        for line in end.splitlines()
-    )
-    return " / ".join([line.strip() for line in plain if line.strip()][-LAST_LINES:])
+    lines = (_TERMINAL.sub("", line) for line in end.splitlines())
+    plain = ("".join(char for char in line if char.isprintable() or char == "\t").strip() for line in lines)
+    return " / ".join([line for line in plain if line][-LAST_LINES:])

@@ -9,6 +9,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ REMEMBERED: Final = 512
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
+@dataclass(eq=False)
 class RunLog:
     """The log of one run. The file appears with the first line, so that silent runs cost nothing.
 
@@ -37,49 +39,30 @@ class RunLog:
     table that a hundred names a second go through is copied to another place of the memory again and again.
 
     Thread-safety: every method may be called by any thread.
-
-    Args:
-        name: The file's whole name.
-        owner: All logs.
-        run_id: The run.
-        created_ms: When its row was made.
-        begins_ms: When the run starts.
-        opening: Gives the line that stands before all others; called once, when there is something else to write.
     """
 
-    def __init__(
-        self,
-        name: str,
-        owner: RunLogs,
-        run_id: int,
-        created_ms: int,
-        begins_ms: int = 0,
-        opening: Callable[[], str] | None = None,
-    ) -> None:
-        self._name = name
-        self._owner = owner
-        self._begins_ms = begins_ms
-        self._opening = opening
+    name: str  # the file's whole one
+    owner: RunLogs
+    run_id: int
+    created_ms: int  # when the run's row was made
+    begins_ms: int = 0  # when the run starts
+    # gives the line that stands before all others; called once, when there is something else to write
+    opening: Callable[[], str] | None = None
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._parts: list[str] = []
         self._waiting = 0
         self._size = 0
         self._file = -1
         self._mid_line = False
-        self._closed = False
         self._has_failed = False
-        self.run_id = run_id
-        self.created_ms = created_ms
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing will follow."""
-        return self._closed
+        self.is_closed = False  # then nothing will follow
 
     @property
     def path(self) -> Path:
         """Where the file is, or would be."""
-        return Path(self._name)
+        return Path(self.name)
 
     @property
     def is_silent(self) -> bool:
@@ -88,7 +71,7 @@ class RunLog:
 
     def line(self, text: str) -> None:
         """Write a line with its time in front."""
-        self._add(f"{self._owner.stamp()} {text}" if text else self._owner.stamp(), line=True)
+        self._add(f"{self.owner.stamp()} {text}" if text else self.owner.stamp(), line=True)
 
     def raw(self, text: str) -> None:
         """Write text as it is; what ``print`` does."""
@@ -111,19 +94,19 @@ class RunLog:
     def close(self, text: str = "") -> None:
         """Write a last line, which finds room in a full log too, and close the file; later lines are dropped."""
         with self._lock:
-            if text and not self._closed:
+            if text and not self.is_closed:
                 first = "" if self._size else self._first()
-                self._parts.append(f"{chr(10) * self._mid_line}{first}{self._owner.stamp()} {text}\n")
+                self._parts.append(f"{chr(10) * self._mid_line}{first}{self.owner.stamp()} {text}\n")
             self._flush()
-            self._closed = True
+            self.is_closed = True
             if self._file >= 0:
                 os.close(self._file)
                 self._file = -1
-                self._owner.opened.discard(self._name)
+                self.owner.opened.discard(self.name)
 
     def _add(self, text: str, *, line: bool) -> None:
         with self._lock:
-            if self._closed or self._size > MAX_LOG:
+            if self.is_closed or self._size > MAX_LOG:
                 return
             if line:
                 text = f"\n{text}\n" if self._mid_line else f"{text}\n"
@@ -133,8 +116,8 @@ class RunLog:
 
     def _first(self) -> str:
         """Return the opening line, once."""
-        opening, self._opening = self._opening, None
-        return f"{self._owner.stamp(self._begins_ms)} {opening()}\n" if opening else ""
+        opening, self.opening = self.opening, None
+        return f"{self.owner.stamp(self.begins_ms)} {opening()}\n" if opening else ""
 
     def _put(self, text: str) -> None:
         self._size += len(text)
@@ -147,7 +130,7 @@ class RunLog:
         if self._waiting >= FLUSH_BYTES:
             self._flush()
         elif first:
-            self._owner.mark_dirty(self)
+            self.owner.mark_dirty(self)
 
     def _flush(self) -> None:
         if not self._parts:
@@ -164,18 +147,18 @@ class RunLog:
             # a full disk must not fail the handler; the run's outcome still says how it ended
             if not self._has_failed:
                 self._has_failed = True
-                self._owner.note_failure(self.path, error)
+                self.owner.note_failure(self.path, error)
 
     def _open(self) -> None:
-        if self._file < 0 and not self._closed:
+        if self._file < 0 and not self.is_closed:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             try:
-                self._file = open_file(self._name, flags)
+                self._file = open_file(self.name, flags)
             except FileNotFoundError:
                 make_folder(self.path.parent)
-                self._file = open_file(self._name, flags)
-            self._owner.opened.add(self._name)
-            self._owner.begun(self)
+                self._file = open_file(self.name, flags)
+            self.owner.opened.add(self.name)
+            self.owner.begun(self)
 
 
 class RunLogs:
@@ -187,11 +170,7 @@ class RunLogs:
 
     Attributes:
         opened: Names of the files that logs write to now; each log notes its own.
-
-    Args:
-        directory: Where the day folders are.
-        clock: Where time comes from.
-        begun: SharedAnswer of each log whose file is opened; called while a lock is held, so it must not wait.
+        begun: Told of each log whose file is opened; called while a lock is held, so it must not wait.
     """
 
     def __init__(
@@ -226,27 +205,17 @@ class RunLogs:
         return self.read(run_id, created_ms, max(1, _count_lines(path) + 1 - lines), live=live)
 
     def read(self, run_id: int, created_ms: int, from_line: int, *, live: bool) -> LogData | None:
-        """Read from a line on, at most about a megabyte.
+        """Read from a line on, which count from 1, at most about a megabyte; return None if there is no file.
 
-        Args:
-            run_id: The run.
-            created_ms: Its creation time; foreign schedulers send it without its milliseconds.
-            from_line: First line wanted, from 1.
-            live: Whether the run may still write; a line without its end is then left for later.
-
-        Returns:
-            The lines, or None if there is no file.
+        Foreign schedulers send the creation time without its milliseconds. A live run may still write: a line without
+        its end is then left for later.
         """
         path = self.find(run_id, created_ms)
         if path is None:
             return None
         lines, reached_end = self._lines(path, from_line, live=live)
-        return LogData(
-            from_line=from_line,
-            to_line=from_line + len(lines) - 1,
-            content="".join(lines),
-            is_end=reached_end and not live,
-        )
+        content, to_line, is_end = "".join(lines), from_line + len(lines) - 1, reached_end and not live
+        return LogData(from_line=from_line, to_line=to_line, content=content, is_end=is_end)
 
     def stamp(self, at_ms: int | None = None) -> str:
         """Return a time in the executor's zone, as lines begin; None takes the present."""
@@ -266,16 +235,9 @@ class RunLogs:
         self._tasks.put(partial(logger.warning, "run log %s: lines are lost: %s", path, error))
 
     def sweep(self, now_ms: int, days: int) -> int:
-        """Delete logs of runs created this many days ago that were not written to for as long.
+        """Delete logs of runs created this many days ago that were not written to for as long; return how many.
 
-        A run may go on for months: its log stays while it is open.
-
-        Args:
-            now_ms: The machine's time, in milliseconds.
-            days: How many days logs are kept; 0 keeps all.
-
-        Returns:
-            How many logs were deleted.
+        A run may go on for months: its log stays while it is open. 0 days keep all.
         """
         if days <= 0 or not self._directory.is_dir():
             return 0
@@ -314,14 +276,11 @@ class RunLogs:
             for task in filter(None, tasks):
                 task()
 
-    def _path(self, run_id: int, day: str) -> Path:
-        return self._directory / day / f"{run_id:d}.log"
-
     def find(self, run_id: int, created_ms: int) -> Path | None:
         """Return the file of a run's log, or None if it has none."""
         # seconds may have been rounded up over midnight, so the neighbouring days count too
         for shift_ms in (0, -86_400_000, 86_400_000):
-            path = self._path(run_id, _day(max(0, created_ms + shift_ms)))
+            path = self._directory / _day(max(0, created_ms + shift_ms)) / f"{run_id:d}.log"
             if path.exists():
                 return path
         return None
@@ -377,17 +336,10 @@ def _close_to_others(directory: Path) -> None:
 
 
 def read_chunk(path: Path, offset: int, most: int = CHUNK, *, live: bool) -> tuple[str, int, int]:
-    """Return whole lines of a log from a place on, as :meth:`RunLogs.read` counts and shortens them.
+    """Return whole lines of a log from the begin of one on, as :meth:`RunLogs.read` counts and shortens them.
 
-    Args:
-        path: The file.
-        offset: Where a line begins.
-        most: Bytes that are read at most, but one line in any case.
-        live: Whether the run may still write; a line without its end is then left for later.
-
-    Returns:
-        The lines, each with a line feed at its end, how many they are, and where the next one begins; nothing if
-        there is nothing.
+    They have ``most`` bytes at most, but are one line in any case. Returns the lines, each with a line feed at its end,
+    how many they are, and where the next one begins; nothing if there is nothing.
     """
     with path.open("rb", buffering=0) as file:
         file.seek(offset)
@@ -429,11 +381,7 @@ def _count_lines(path: Path) -> int:
 def _skip_lines(descriptor: int, line: int, offset: int, wanted: int) -> tuple[int, int]:
     """Return a line at or shortly before the wanted one, and where it begins; whole chunks are only counted.
 
-    Args:
-        descriptor: The file.
-        line: A line before.
-        offset: Where that one begins.
-        wanted: The line to come near to.
+    The search starts at a line before, which begins at ``offset``.
     """
     place = os.lseek(descriptor, offset, os.SEEK_SET)
     while line < wanted and (chunk := os.read(descriptor, CHUNK)):

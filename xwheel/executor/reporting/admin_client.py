@@ -5,24 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
 from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError, WireError
+from xwheel.wire import contract
 from xwheel.wire.codec import encode_callbacks, encode_registry
 from xwheel.wire.codec.batch import read_refusals
 from xwheel.wire.codec.logs import encode_log_parts, read_receipts, wants_logs
-from xwheel.wire.contract import (
-    CALLBACK,
-    REGISTRY,
-    REGISTRY_REMOVE,
-    SHIP_LOGS,
-    TEXT_G4_OBJECT,
-    TEXT_TOKEN,
-    join_url,
-)
+from xwheel.wire.contract import TEXT_G4_OBJECT, TEXT_TOKEN, join_url
 from xwheel.wire.http import post
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 from xwheel.wire.messages import (
@@ -47,6 +41,7 @@ LONGEST_AGAIN_MS: Final = 5000
 LEAST_SHIPPED: Final = 64 * 1024
 
 _PLAIN: Final = {number: "?" for number in range(32) if chr(number) not in "\t\n\r\x1b"}
+CALL_S: Final = 3.0
 SHIP_TIMEOUT_S: Final = 20.0
 """Behind this call is the scheduler's log store, whose calls may take ten seconds."""
 
@@ -61,7 +56,6 @@ class AdminClient:
         token: What schedulers are shown.
         app_name: The executor's group.
         instance: Says whose outcomes are delivered: an xwheel scheduler takes them from no other instance.
-        timeout_s: Time limit of a call in seconds.
         tls: The certificates that https trusts and shows.
     """
 
@@ -72,34 +66,25 @@ class AdminClient:
         token: str,
         app_name: str,
         instance: str = "",
-        timeout_s: float = 3,
         tls: TlsFiles = NO_FILES,
     ) -> None:
         self._addresses = [address.rstrip("/").removesuffix("/api") for address in addresses]
         self._token = token
         self._app_name = app_name
         self._instance = instance
-        self._timeout_s = timeout_s
         self._tls = tls
         self._generations: dict[str, int] = {}
 
     def register(self, request: RegistryRequest) -> Response:
-        """Send a beat; return the answer of the scheduler that took it.
-
-        Raises:
-            WireError: None did; tells what the last one said.
-        """
-        return self._first(lambda address: self._call(address, REGISTRY, encode_registry(request)))
+        """Send a beat; return the answer of the scheduler that took it. Raises WireError if none did."""
+        return self._first(lambda address: self._call(address, contract.REGISTRY, encode_registry(request)))
 
     def deregister(self, request: RegistryRequest) -> None:
         """Send the farewell; raises like :meth:`register`."""
-        self._first(lambda address: self._call(address, REGISTRY_REMOVE, encode_registry(request)))
+        self._first(lambda address: self._call(address, contract.REGISTRY_REMOVE, encode_registry(request)))
 
     def deliver(self, items: Sequence[CallbackItem]) -> tuple[Response, list[BadItem]]:
-        """Hand over outcomes.
-
-        Returns:
-            The answer, and the items that the scheduler refused for good.
+        """Hand over outcomes; return the answer, and the items that the scheduler refused for good.
 
         Raises:
             CallRefusedError: A scheduler answered and refused the batch.
@@ -122,12 +107,13 @@ class AdminClient:
             plain = [replace(part, content=part.content.translate(_PLAIN)) for part in parts]
             body = encode_log_parts(self._instance, plain)
         try:
-            answer = self._first(lambda address: self._call(address, SHIP_LOGS, body, SHIP_TIMEOUT_S))
+            answer = self._first(
+                lambda address: self._call(address, contract.SHIP_LOGS, body, SHIP_TIMEOUT_S)
+            )
         except (ExecutorRefusedError, ExecutorUnreachableError) as error:
             if f"HTTP status {TOO_LARGE}" in str(error):
-                raise TooLargeError(
-                    f"a scheduler takes no request of {len(body)} bytes (HTTP status {TOO_LARGE})"
-                ) from None
+                text = f"a scheduler takes no request of {len(body)} bytes (HTTP status {TOO_LARGE})"
+                raise TooLargeError(text) from None
             if f"HTTP status {BUSY}" in str(error):
                 raise NotTakenError(str(error)) from None
             raise
@@ -136,7 +122,7 @@ class AdminClient:
     def _deliver(self, address: str, items: Sequence[CallbackItem]) -> Response:
         def send(generation: int) -> Response:
             body = encode_callbacks(items, generation=generation, instance=self._instance)
-            return self._call(address, CALLBACK, body)
+            return self._call(address, contract.CALLBACK, body)
 
         known = self._generations.get(address, ARRAY_GENERATION)
         answer = send(known)
@@ -149,14 +135,14 @@ class AdminClient:
             self._generations[address] = other
         return answer
 
-    def _call(self, address: str, uri: str, body: bytes, timeout_s: float = 0) -> Response:
+    def _call(self, address: str, uri: str, body: bytes, timeout_s: float = CALL_S) -> Response:
         try:
             return post(
                 join_url(address, f"api/{uri}"),
                 body,
                 token=self._token,
                 app_name=self._app_name,
-                timeout_s=timeout_s or self._timeout_s,
+                timeout_s=timeout_s,
                 tls=self._tls,
             )
         except ExecutorRefusedError as error:
@@ -200,30 +186,19 @@ class CallRefusedError(WireError):
     """A scheduler answered, and the answer is no."""
 
 
+@dataclass(eq=False)
 class Registration:
-    """Keeps the executor registered; knows since when no scheduler has confirmed it.
+    """Keeps the executor registered; knows since when no scheduler has confirmed it."""
 
-    Args:
-        request: Makes the message again for each beat.
-        beat_ms: Time between beats; a failed one is repeated after a second, two, four, and then five.
-        on_logs_wanted: SharedAnswer after each beat whether the scheduler that took it wants run logs.
-    """
+    client: AdminClient
+    request: Callable[[], RegistryRequest]  # makes the message again for each beat
+    clock: Clock
+    beat_ms: int  # between beats; a failed one is repeated after a second, two, four, and then five
+    on_logs_wanted: Callable[[bool], None] = lambda _: None
+    """Told after each beat whether the scheduler that took it wants run logs."""
 
-    def __init__(
-        self,
-        client: AdminClient,
-        request: Callable[[], RegistryRequest],
-        clock: Clock,
-        *,
-        beat_ms: int,
-        on_logs_wanted: Callable[[bool], None] = lambda _: None,
-    ) -> None:
-        self._client = client
-        self._request = request
-        self._clock = clock
-        self._beat_ms = beat_ms
-        self._on_logs_wanted = on_logs_wanted
-        self._acknowledged_ms = clock.monotonic_ms()
+    def __post_init__(self) -> None:
+        self._acknowledged_ms = self.clock.monotonic_ms()
         self._failing = False
         self._again_ms = FIRST_AGAIN_MS
         self._gone = False
@@ -235,29 +210,29 @@ class Registration:
         try:
             with self._turn:  # the farewell waits for it: a beat that arrives later would register us again
                 if self._gone:
-                    return self._beat_ms
-                answer = self._client.register(self._request())
+                    return self.beat_ms
+                answer = self.client.register(self.request())
         except WireError as error:
             if not self._failing:
                 logger.warning("the executor is not registered: %s", error)
             self._failing = True
             again_ms, self._again_ms = self._again_ms, min(2 * self._again_ms, LONGEST_AGAIN_MS)
-            return min(self._beat_ms, again_ms)
+            return min(self.beat_ms, again_ms)
         if self._failing or not self.registered.is_set():
             logger.info("the executor is registered")
         self._failing, self._again_ms = False, FIRST_AGAIN_MS
         self.registered.set()
-        self._on_logs_wanted(answer.xwheel and wants_logs(answer.data))
+        self.on_logs_wanted(answer.xwheel and wants_logs(answer.data))
         if answer.xwheel:
-            self._acknowledged_ms = self._clock.monotonic_ms()
-        return self._beat_ms
+            self._acknowledged_ms = self.clock.monotonic_ms()
+        return self.beat_ms
 
     def leave(self) -> bool:
         """Send the farewell and no beat after it; return whether a scheduler took it that had us registered."""
         try:
             with self._turn:
                 self._gone = True
-                self._client.deregister(self._request())
+                self.client.deregister(self.request())
         except WireError as error:
             logger.warning("the farewell did not arrive: %s", error)
             return False
@@ -271,7 +246,7 @@ class Registration:
         """
         if not request.instance:
             return ""
-        silent_ms = self._clock.monotonic_ms() - self._acknowledged_ms
-        if silent_ms <= max(STALE_MS, 2 * self._beat_ms):
+        silent_ms = self.clock.monotonic_ms() - self._acknowledged_ms
+        if silent_ms <= max(STALE_MS, 2 * self.beat_ms):
             return ""
         return f"no scheduler confirmed a beat for {silent_ms // 1000} s"

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from xwheel.config.sections import ExecutorSection
 from xwheel.errors import AuthError, FieldError, WireError, XwheelError
 from xwheel.executor.declarations import Declaration, declared_body, digest_of, problem_line
 from xwheel.wire.http.rest import RestClient
@@ -17,13 +18,10 @@ PATH: Final = "/api/v1/declarations/sync"
 RETRY_MS: Final = 5000
 POLL_MS: Final = 200
 CALL_S: Final = 10
-ANSWER_S: Final = 60
-"""A thousand new jobs take a while."""
-
+ANSWER_S: Final = 60  # a thousand new jobs take a while
 OWNS: Final = "owns"
 CONFLICTS: Final = "conflicts"
-SHOWN: Final = 8
-"""Characters of a digest that people see."""
+SHOWN: Final = 8  # characters of a digest that people see
 
 
 class JobSync:
@@ -33,39 +31,38 @@ class JobSync:
     again. What is wrong is logged once, and again when it changes; nothing here ends the executor.
 
     Args:
-        addresses: Base URLs of nodes' management APIs, tried in order.
+        settings: The executor's: nodes' management APIs, the group, the release, the time between signs of life.
         token: A token of the group.
-        declarations: What code declares.
-        app_name: The group.
-        release: Of the application.
-        instance: The executor's.
         is_registered: Whether a scheduler confirmed a beat.
-        interval_ms: Between signs of life.
-        tls: The certificates that https trusts and shows.
     """
 
     def __init__(
         self,
-        addresses: Sequence[str],
+        settings: ExecutorSection,
         *,
         token: str,
         declarations: Sequence[Declaration],
-        app_name: str,
-        release: str,
         instance: str,
         is_registered: Callable[[], bool],
-        interval_ms: int,
         tls: TlsFiles = NO_FILES,
     ) -> None:
-        self._clients = [RestClient(address, token, timeout_s=CALL_S, tls=tls) for address in addresses]
+        self._clients = [
+            RestClient(address, token, timeout_s=CALL_S, tls=tls) for address in settings.sync_addresses
+        ]
         for client in self._clients:
             client.allow(ANSWER_S)
         self._token = token
         self._declarations = {item.name: item for item in declarations}
-        self.release, self.digest = release, digest_of(declarations)
-        self._head = {"app_name": app_name, "release": release, "digest": self.digest, "instance": instance}
+        self._app_name = settings.app_name
+        self.release, self.digest = settings.release.strip(), digest_of(declarations)
+        self._head = {
+            "app_name": self._app_name,
+            "release": self.release,
+            "digest": self.digest,
+            "instance": instance,
+        }
         self._is_registered = is_registered
-        self._interval_ms = interval_ms
+        self._interval_ms = int(settings.sync_s * 1000)
         self._wants_all = True
         self._said: dict[str, str] = {}
         self.is_taken = False
@@ -93,11 +90,7 @@ class JobSync:
         return self._interval_ms
 
     def _call(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what the first node says that can be reached.
-
-        Raises:
-            XwheelError: None can be, or one refuses.
-        """
+        """Return what the first node says that can be reached; raises XwheelError if none can be, or one refuses."""
         problem: XwheelError | None = None
         for client in self._clients:
             try:
@@ -109,7 +102,7 @@ class JobSync:
                 detail = str(error).partition("Authorization: ")[2].partition("; 'xwheel login'")[0]
                 raise AuthError(
                     f"executor.sync_token is refused: {detail or error}; 'xwheel token create NAME --group "
-                    f"{body['app_name']} --to-file FILE' makes one for executor.sync_token_file"
+                    f"{self._app_name} --to-file FILE' makes one for executor.sync_token_file"
                 ) from None
             except FieldError as error:
                 name = "executor.release" if error.field == "release" else error.field
@@ -126,33 +119,23 @@ class JobSync:
         if standing == OWNS:
             self._say("standing", logging.INFO, "release %s owns the jobs that it declares", self.release)
         elif standing == CONFLICTS:
-            self._say(
-                "standing",
-                logging.WARNING,
+            text = (
                 "not synced: %s declares other jobs than this build (%s) of the same release, and came first: give "
-                "this build a release of its own, or the executors of this group the same modules",
-                who,
-                self.digest[:SHOWN],
+                "this build a release of its own, or the executors of this group the same modules"
             )
+            self._say("standing", logging.WARNING, text, who, self.digest[:SHOWN])
         else:
             kept = "is kept a while, though gone" if report["until_ms"] else "has a live executor"
             self._say("standing", logging.INFO, "release %s waits: %s %s", self.release, who, kept)
         others = ", ".join(str(item["digest"])[:SHOWN] for item in report["conflicts"])
         if others and standing == OWNS:
-            self._say(
-                "others",
-                logging.WARNING,
-                "live executors of the same release %s declare other jobs than this build (%s), which came first: %s",
-                self.release,
-                self.digest[:SHOWN],
-                others,
-            )
+            text = "live executors of the same release %s declare other jobs than this build (%s), which came first: %s"
+            self._say("others", logging.WARNING, text, self.release, self.digest[:SHOWN], others)
         elif not others:
             self._said.pop("others", None)
         for step in report["steps"]:
-            fields = (
-                ", ".join(change["field"] for change in step["changes"]) if step["action"] == "update" else ""
-            )
+            changes = step["changes"] if step["action"] == "update" else ()
+            fields = ", ".join(change["field"] for change in changes)
             logger.info("declared job %s: %s%s", step["name"], step["action"], fields and f" {fields}")
         if self._wants_all:
             self._tell_problems(report["problems"])

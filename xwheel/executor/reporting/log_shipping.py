@@ -19,20 +19,14 @@ from xwheel.wire.messages import LogPart, LogReceipt
 
 logger = logging.getLogger(__name__)
 
-INTERVAL_MS: Final = 1000
-"""How often a log that grows is shipped."""
-
+INTERVAL_MS: Final = 1000  # how often a log that grows is shipped
 IDLE_MS: Final = 60_000
 MAX_PARTS: Final = 500
-MAX_BYTES: Final = 1024 * 1024
-"""Logs of one request, and bytes of the files; one chunk or line comes on top."""
-
+MAX_BYTES: Final = 1024 * 1024  # logs of one request, and bytes of the files; one chunk or line comes on top
 LEAST_BYTES: Final = 64 * 1024
 """A scheduler that finds requests too large gets ever smaller ones, down to this."""
 
-MAX_ASKS: Final = 50
-"""Logs that one request asks about: each may be a call of the scheduler's store."""
-
+MAX_ASKS: Final = 50  # logs that one request asks about: each may be a call of the scheduler's store
 SEARCHED: Final = 1000
 FIRST_PAUSE_MS: Final = 200
 LONGEST_PAUSE_MS: Final = 10_000
@@ -45,25 +39,17 @@ Key = tuple[int, int]
 
 @dataclass(slots=True)
 class _Shipment:
-    """How far a log is shipped.
-
-    Attributes:
-        log: What writes it; None for one of a run that ended before this start.
-        line: Number of the first line that the scheduler lacks, and ``offset`` where it begins in the file.
-        is_asked: The scheduler is to say first how far it has it.
-        not_before_ms: When there may be something to ship.
-        pause_ms: How long it waited last since the scheduler did not take what it was sent.
-    """
+    """How far a log is shipped."""
 
     run_id: int
     created_ms: int
     path: Path
-    log: RunLog | None
-    line: int = 1
-    offset: int = 0
-    is_asked: bool = False
-    not_before_ms: int = 0
-    pause_ms: int = 0
+    log: RunLog | None  # what writes it; None for one of a run that ended before this start
+    line: int = 1  # number of the first line that the scheduler lacks
+    offset: int = 0  # where that line begins in the file
+    is_asked: bool = False  # the scheduler is to say first how far it has it
+    not_before_ms: int = 0  # when there may be something to ship
+    pause_ms: int = 0  # how long it waited last since the scheduler did not take what it was sent
 
     @property
     def is_over(self) -> bool:
@@ -72,13 +58,8 @@ class _Shipment:
 
     def part(self, content: str = "", is_end: bool = False) -> LogPart:
         """Return what is said of it next."""
-        return LogPart(
-            run_id=self.run_id,
-            created_ms=self.created_ms,
-            from_line=self.line,
-            content=content,
-            is_end=is_end,
-        )
+        run_id, created_ms, line = self.run_id, self.created_ms, self.line
+        return LogPart(run_id=run_id, created_ms=created_ms, from_line=line, content=content, is_end=is_end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +76,12 @@ class LogShipping:
     """The loop that ships logs; :meth:`step` belongs to one thread at a time.
 
     The files are the only buffer: nothing is kept in memory but how far each log is shipped, and runs never wait.
-    After a start the scheduler is asked how far it has the logs of the last day.
-
-    Args:
-        client: Calls the scheduler.
-        clock: Where time comes from.
-        earlier: Gives the logs of runs that ended before this start: run, creation time and file.
+    After a start the scheduler is asked how far it has the logs of the last day. ``earlier`` gives the logs of runs
+    that ended before, each as run, creation time and file; ``wakeup`` ends the waits of the loop.
     """
 
     def __init__(
-        self,
-        client: AdminClient,
-        clock: Clock,
-        earlier: Callable[[], Iterable[tuple[int, int, Path]]],
+        self, client: AdminClient, clock: Clock, earlier: Callable[[], Iterable[tuple[int, int, Path]]]
     ) -> None:
         self._client = client
         self._clock = clock
@@ -116,7 +90,7 @@ class LogShipping:
         self._news: deque[RunLog] = deque()
         self._logs: OrderedDict[Key, _Shipment] = OrderedDict()
         self._is_wanted = False
-        self._wake = threading.Event()
+        self.wakeup = threading.Event()
         self._pause_ms = 0
         self._not_before_ms = 0
         self._dropped = 0
@@ -126,25 +100,20 @@ class LogShipping:
     def begun(self, log: RunLog) -> None:
         """Note that a run begins to write; from any thread, and waits for nothing."""
         self._news.append(log)
-        if self._is_wanted and not self._wake.is_set():
-            self._wake.set()
-
-    @property
-    def wakeup(self) -> threading.Event:
-        """What ends the waits of the loop."""
-        return self._wake
+        if self._is_wanted and not self.wakeup.is_set():
+            self.wakeup.set()
 
     def want(self, is_wanted: bool) -> None:
         """Note whether the scheduler that we are registered with has a log store."""
         if is_wanted != self._is_wanted:
             self._is_wanted = is_wanted
             self._is_begun = False  # what ended meanwhile is asked about, as after a start
-            logger.info(
-                "logs are shipped to the scheduler's log store"
-                if is_wanted
-                else "logs stay here: the scheduler has no log store"
+            shipped, kept = (
+                "logs are shipped to the scheduler's log store",
+                "logs stay here: the scheduler has no log store",
             )
-            self._wake.set()
+            logger.info(shipped if is_wanted else kept)
+            self.wakeup.set()
 
     def step(self, _now_ms: int) -> int:
         """Ship one request; return how long to wait before the next, in milliseconds."""
@@ -217,11 +186,8 @@ class LogShipping:
             del self._logs[oldest]
             self._dropped += 1
             if self._dropped in (1, 1000) or self._dropped % 100_000 == 0:
-                logger.warning(
-                    "%d logs wait for the scheduler, and %d more stay here: it takes too few",
-                    MAX_LOGS,
-                    self._dropped,
-                )
+                text = "%d logs wait for the scheduler, and %d more stay here: it takes too few"
+                logger.warning(text, MAX_LOGS, self._dropped)
 
     def _forget_ended(self) -> None:
         """Keep in mind only logs that still grow, for when the scheduler wants them after all."""
@@ -279,8 +245,7 @@ class LogShipping:
                 return None
         except OSError as error:
             logger.warning("the log of run %d cannot be read: %s", shipment.run_id, error)
-            shipment.not_before_ms = now_ms + STUCK_MS
-            shipment.pause_ms = STUCK_MS
+            shipment.not_before_ms, shipment.pause_ms = now_ms + STUCK_MS, STUCK_MS
             return None
         if not pieces and not is_end:
             shipment.not_before_ms = now_ms + INTERVAL_MS
@@ -316,12 +281,8 @@ class LogShipping:
             have, offset = line - 1, shipment.offset
         if have < line - 1:
             # more than there is: what it says cannot be, or the file is another one
-            logger.warning(
-                "the log of run %d has %d lines, but the scheduler's store wants line %d",
-                shipment.run_id,
-                have,
-                line,
-            )
+            text = "the log of run %d has %d lines, but the scheduler's store wants line %d"
+            logger.warning(text, shipment.run_id, have, line)
             is_stuck = True
         else:
             shipment.line, shipment.offset = line, offset

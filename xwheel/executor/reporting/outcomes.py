@@ -16,12 +16,8 @@ from xwheel.wire.messages import CallbackItem, RunKey
 logger = logging.getLogger(__name__)
 
 XWHEEL_BATCH: Final = 500
-FOREIGN_BATCH: Final = 50
-"""What a Java executor sends at most."""
-
-BATCH_CHARACTERS: Final = 500_000
-"""Messages travel twice, once in each style."""
-
+FOREIGN_BATCH: Final = 50  # what a Java executor sends at most
+BATCH_CHARACTERS: Final = 500_000  # messages travel twice, once in each style
 IDLE_MS: Final = 60_000
 FIRST_PAUSE_MS: Final = 200
 LONGEST_PAUSE_MS: Final = 10_000
@@ -120,8 +116,7 @@ class OutcomeDelivery:
     def _deliver_singly(self, items: list[CallbackItem], problem: CallRefusedError) -> list[CallbackItem]:
         """Find the items that make the whole batch fail, and set them aside.
 
-        Raises:
-            WireError: Nothing new was taken: a wrong token, or a scheduler in trouble.
+        Raises WireError if nothing new was taken: a wrong token, or a scheduler in trouble.
         """
         settled: list[CallbackItem] = []
         refused: list[tuple[int, CallbackItem]] = []  # with how many were settled before
@@ -154,9 +149,8 @@ class OutcomeDelivery:
         parked.wait_ms = min(high, max(low, 2 * parked.wait_ms))
         parked.until_ms = self._clock.monotonic_ms() + parked.wait_ms
         if proven:
-            logger.warning(
-                "the outcome of run %d waits %d s: %s", item.run_id, parked.wait_ms // 1000, problem
-            )
+            text = "the outcome of run %d waits %d s: %s"
+            logger.warning(text, item.run_id, parked.wait_ms // 1000, problem)
 
     def _until_parked(self) -> int:
         if not self._parked:

@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -94,9 +93,8 @@ def _call(order: Order, context: JobContext, output: _Output) -> ProcessReport:
         if handler.init is not None:
             handler.init()
         value = handler.function(context) if handler.takes_context else handler.function()
-        report = ProcessReport(
-            code=OK, message=cut(message_of(context.result if value is None else value), MAX_MESSAGE)
-        )
+        message = message_of(context.result if value is None else value)
+        report = ProcessReport(code=OK, message=cut(message, MAX_MESSAGE))
     except BaseException as error:
         output.line("".join(traceback.format_exception(error)).rstrip())
         report = ProcessReport(code=FAIL, message=cut(describe_error(error), MAX_MESSAGE))
@@ -134,8 +132,7 @@ def _load(order: Order) -> object:
 
 
 def _find(order: Order) -> Handler:
-    found = _load(order)
-    handler = getattr(found, MARK, None)
+    handler = getattr(_load(order), MARK, None)
     if not isinstance(handler, Handler):
         raise LookupError(f"{order.module}.{order.name} is no @job handler in a fresh interpreter")
     return handler
@@ -156,8 +153,7 @@ def _obey_terminate(context: JobContext) -> None:
         context.cancel(JobKilledError)
         raise JobKilledError("the executor asks this run to end")
 
-    handler: Callable[[int, FrameType | None], None] = end
-    signal.signal(signal.SIGTERM, handler)
+    signal.signal(signal.SIGTERM, end)
 
 
 def _take_control() -> int:

@@ -24,8 +24,7 @@ from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK, TEXT_COVER, TEXT_KILLED,
 from xwheel.wire.messages import CallbackItem, RunKey, TriggerRequest
 
 MAX_REPR: Final = 1000
-MAX_SHOWN: Final = 1000
-"""Characters of a parameter or a result in the log."""
+MAX_SHOWN: Final = 1000  # characters of a parameter or a result in the log
 
 
 class Stage(IntEnum):
@@ -38,43 +37,29 @@ class Stage(IntEnum):
     ENDED = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Ending:
-    """Why a run is made to end, and what is reported then.
-
-    Attributes:
-        error: What the handler sees raised.
-    """
+    """Why a run is made to end, and what is reported then."""
 
     state: RunState
     code: int
     reason: RunReason
     message: str
-    error: type[ExecutorError] = JobKilledError
+    error: type[ExecutorError] = JobKilledError  # what the handler sees raised
 
 
-KILLED: Final = Ending(state=RunState.KILLED, code=FAIL, reason=RunReason.KILLED, message=TEXT_KILLED)
-COVERED: Final = Ending(state=RunState.KILLED, code=FAIL, reason=RunReason.COVERED, message=TEXT_COVER)
-STOPPED: Final = Ending(
-    state=RunState.KILLED, code=FAIL, reason=RunReason.EXECUTOR_STOPPED, message="the executor was stopped"
-)
+KILLED: Final = Ending(RunState.KILLED, FAIL, RunReason.KILLED, TEXT_KILLED)
+COVERED: Final = Ending(RunState.KILLED, FAIL, RunReason.COVERED, TEXT_COVER)
+STOPPED: Final = Ending(RunState.KILLED, FAIL, RunReason.EXECUTOR_STOPPED, "the executor was stopped")
 NOT_STARTED: Final = Ending(
-    state=RunState.FAILED,
-    code=FAIL,
-    reason=RunReason.NOT_STARTED,
-    message="the executor did not start this run",
+    RunState.FAILED, FAIL, RunReason.NOT_STARTED, "the executor did not start this run"
 )
 
 
 def timed_out(seconds: int) -> Ending:
     """Return the ending of a run that passed its time limit."""
-    return Ending(
-        state=RunState.TIMED_OUT,
-        code=TIMEOUT,
-        reason=RunReason.TIMED_OUT,
-        message=f"the run passed its time limit of {seconds} s",
-        error=JobTimeoutError,
-    )
+    text = f"the run passed its time limit of {seconds} s"
+    return Ending(RunState.TIMED_OUT, TIMEOUT, RunReason.TIMED_OUT, text, JobTimeoutError)
 
 
 @dataclass(slots=True, eq=False)
@@ -83,11 +68,6 @@ class Execution:
 
     Thread-safety: ``stage``, ``ending`` and the flags belong to the lock of the queues; ``lock`` guards the moment
     between a handler's end and an exception injected into its thread, or a signal sent to its process.
-
-    Attributes:
-        thread_id: Of the thread into which errors may be raised, or 0.
-        force: Ends its process, each round harder.
-        timer: Number of the timer that limits its time, or -1.
     """
 
     request: TriggerRequest
@@ -102,10 +82,10 @@ class Execution:
     context: JobContext | None = None
     log: RunLog | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
-    thread_id: int = 0
+    thread_id: int = 0  # of the thread into which errors may be raised, or 0
     task: asyncio.Task[None] | None = None
-    force: Callable[[int], None] | None = None
-    timer: int = -1
+    force: Callable[[int], None] | None = None  # ends its process, each round harder
+    timer: int = -1  # number of the timer that limits its time, or -1
 
     def begin(self, log: RunLog, started_ms: int) -> JobContext:
         """Make the context, just before the handler is called."""

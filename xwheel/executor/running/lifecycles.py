@@ -17,8 +17,7 @@ from xwheel.runtime.foreign import ends_in_time
 
 logger = logging.getLogger(__name__)
 
-DESTROY_S: Final = 10.0
-"""What all ``destroy`` together may take."""
+DESTROY_S: Final = 10.0  # what all ``destroy`` together may take
 
 
 class Lifecycles:
@@ -35,10 +34,9 @@ class Lifecycles:
         self._ready: dict[str, Handler] = {}
 
     def prepare(self, handler: Handler) -> None:
-        """Initialise the handler if that has not happened yet.
+        """Initialise the handler if that has not happened yet; raises ExecutorError if ``init`` fails.
 
-        Raises:
-            ExecutorError: ``init`` failed; the next run tries again.
+        The next run tries again then.
         """
         if handler.name in self._ready:
             return
@@ -55,11 +53,7 @@ class Lifecycles:
             self._ready[handler.name] = handler
 
     async def prepare_async(self, handler: Handler) -> None:
-        """Do the same for a coroutine handler: a coroutine on its loop, so that what it makes belongs there.
-
-        Raises:
-            ExecutorError: ``init`` failed; the next run tries again.
-        """
+        """Do the same for a coroutine handler: a coroutine on its loop, so that what it makes belongs there."""
         if handler.name in self._ready:
             return
         if not inspect.iscoroutinefunction(handler.init):

@@ -31,10 +31,6 @@ class ThreadPool:
     that a burst needed would stay. Therefore as many as were idle for all of the idle time are dismissed.
 
     Thread-safety: ``submit`` may be called by any thread.
-
-    Args:
-        name: Threads are called ``xwheel-<name>-<number>``.
-        idle_s: A thread without work for this long ends, in seconds.
     """
 
     def __init__(self, name: str, idle_s: float = IDLE_S) -> None:
@@ -49,11 +45,7 @@ class ThreadPool:
         self._numbers = itertools.count(1)
 
     def submit(self, task: Task) -> None:
-        """Run a task soon.
-
-        Raises:
-            RuntimeError: The system has no thread left; the task will not be run.
-        """
+        """Run a task soon; raises RuntimeError if the system has no thread left for it."""
         with self._lock:
             if self._idle:
                 self._idle -= 1
@@ -62,9 +54,8 @@ class ThreadPool:
                     self._dismiss()
             else:
                 self._least_idle = 0
-                thread = threading.Thread(
-                    target=self._work, name=f"xwheel-{self._name}-{next(self._numbers)}", daemon=True
-                )
+                name = f"xwheel-{self._name}-{next(self._numbers)}"
+                thread = threading.Thread(target=self._work, name=name, daemon=True)
                 thread.start()
                 self._threads.add(thread)
         self._tasks.put(task)
@@ -115,9 +106,6 @@ class DaemonExecutor(ThreadPoolExecutor):
     """The event loop's helper threads; one that is blocked does not keep the interpreter from ending.
 
     It is a :class:`~concurrent.futures.ThreadPoolExecutor` because asyncio insists on one; none of its threads is used.
-
-    Args:
-        name: Threads are called ``xwheel-<name>-<number>``.
     """
 
     def __init__(self, name: str) -> None:
@@ -176,11 +164,7 @@ class Timers:
         self._running = False
 
     def after(self, delay_ms: int, task: Task) -> int:
-        """Call a function later; return a number for :meth:`drop`.
-
-        Raises:
-            RuntimeError: The system has no thread left.
-        """
+        """Call a function later; return a number for :meth:`drop`. Raises RuntimeError if no thread is left."""
         with self._condition:
             number = next(self._numbers)
             heapq.heappush(self._heap, (self._clock.monotonic_ms() + delay_ms, number, task))

@@ -32,26 +32,13 @@ from xwheel.wire.messages import CallbackItem, TriggerRequest
 
 logger = logging.getLogger(__name__)
 
-MAX_REPORT: Final = 64 * 1024
-"""What fits a pipe, so that the child can write its report before anybody reads."""
-
+MAX_REPORT: Final = 64 * 1024  # what fits a pipe, so that the child can write its report before anybody reads
 LAST_ROUND: Final = 5
 """Rounds of a kill after which the supervisor is not trusted any more and its group is killed from here."""
 
 PASSED: Final = (
-    "HOME",
-    "LANG",
-    "LANGUAGE",
-    "LC_*",
-    "LD_LIBRARY_PATH",
-    "LOGNAME",
-    "PATH",
-    "SHELL",
-    "TERM",
-    "TMPDIR",
-    "TZ",
-    "USER",
-)
+    "HOME", "LANG", "LANGUAGE", "LC_*", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"
+)  # fmt: skip
 """What programs get of the executor's environment."""
 
 BOOT: Final = (
@@ -61,23 +48,16 @@ BOOT: Final = (
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What the child is told.
+    """What the child is told."""
 
-    Attributes:
-        path: The parent's ``sys.path``.
-        main: File of the parent's ``__main__``, if the handler lives there.
-        report: Descriptor that takes the report.
-        data: What the function is handed to prepare a program; None if it is the handler itself.
-    """
-
-    path: list[str]
+    path: list[str]  # the parent's sys.path
     module: str
     name: str
-    main: str
+    main: str  # file of the parent's __main__, if the handler lives there
     request: TriggerRequest
     started_ms: int
-    report: int
-    data: dict[str, Any] | None = None
+    report: int  # descriptor that takes the report
+    data: dict[str, Any] | None = None  # what prepares a program is handed; None if it is the handler itself
 
 
 class ProcessReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,14 +72,8 @@ def run_in_process(
 ) -> CallbackItem:
     """Run a process handler, wait for its end and return its outcome.
 
-    Whatever the handler left running is killed.
-
-    Args:
-        execution: The run.
-        context: What the handler is told.
-        log: Takes what it prints.
-        clock: Where time comes from.
-        passed: Names of the environment that a program gets besides :data:`PASSED`; ``*`` ends a beginning.
+    Whatever the handler left running is killed. A program gets the variables ``passed`` of our environment besides
+    :data:`PASSED`; ``*`` ends the beginning of a name.
     """
     read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -158,11 +132,8 @@ def _spawn(
 
 def _interpreter() -> str:
     """Return the path of a Python that runs our code; inside uWSGI ``sys.executable`` is uWSGI itself."""
-    for path in (
-        Path(sys.executable),
-        Path(sys.prefix, "bin", "python3"),
-        Path(sys.base_prefix, "bin", "python3"),
-    ):
+    places = (Path(sys.prefix, "bin", "python3"), Path(sys.base_prefix, "bin", "python3"))
+    for path in (Path(sys.executable), *places):
         if path.name.startswith("python") and os.access(path, os.X_OK):
             return str(path)
     return sys.executable
@@ -171,8 +142,7 @@ def _interpreter() -> str:
 def _wait(execution: Execution, child: subprocess.Popen[bytes], log: RunLog, report: int) -> tuple[int, str]:
     """Wait until the supervisor ends, and kill what is left of its group.
 
-    Returns:
-        Its wait status, which is the handler's, and the end of what a program wrote.
+    Returns its wait status, which is the handler's, and the end of what a program wrote.
     """
     push = _pusher(child)
     with execution.lock:
@@ -246,24 +216,19 @@ def _environment(trace_parent: str, passed: Sequence[str] | None) -> dict[str, s
     The application's own handlers get all but xwheel's settings, for which they have no use. Programs get what is
     named: everyone who may edit jobs may write a script, and the application's environment is full of secrets.
     """
-    kept = _own_environment() if passed is None else plain_environment(passed)
+    if passed is not None:
+        kept = plain_environment(passed)
+    else:
+        kept = {
+            name: os.environ[name]
+            for name in os.environ
+            if not (name.startswith(ENV_PREFIX) and "__" in name)
+        }
     return {**kept, "TRACEPARENT": trace_parent} if trace_parent else kept
 
 
-def _own_environment() -> dict[str, str]:
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not (name.startswith(ENV_PREFIX) and "__" in name)
-    }
-
-
 def plain_environment(passed: Sequence[str] = PASSED) -> dict[str, str]:
-    """Return the variables of this process that a program may have: those of the names, and none of xwheel's.
-
-    Args:
-        passed: Names; ``*`` ends a beginning.
-    """
+    """Return the variables of this process that a program may have: those of the names, and none of xwheel's."""
     return {
         name: value
         for name, value in os.environ.items()

@@ -66,9 +66,7 @@ def run_hosted(
     def push(round_number: int) -> None:
         try:
             hosted.end(round_number)
-        except (
-            BaseException
-        ):  # the next round comes, and after the fourth the run is reported without its end
+        except BaseException:  # the next round comes; after the fourth the run is reported without its end
             logger.exception("run %d of job %d cannot be ended", execution.key.run_id, execution.key.job_id)
 
     with execution.lock:

@@ -26,8 +26,7 @@ PAUSE_S: Final = 0.002
 def divide(control: int) -> None:
     """Fork; return in the process that is to call the handler. The other one supervises it and never returns.
 
-    Args:
-        control: A pipe from the executor. Anything written to it, or its end, means: kill everything.
+    ``control`` is a pipe from the executor. Anything written to it, or its end, means: kill everything.
     """
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     # TERM goes to the whole group and is meant for the handler; neither of the two may meet it unprepared
@@ -116,9 +115,8 @@ def descendants(root: int) -> list[int]:
             continue
         with contextlib.suppress(OSError, IndexError, ValueError):
             # the name of the program may hold anything, so count from its closing bracket
-            state, parent = (
-                Path(entry.path, "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[:2]
-            )
+            stat = Path(entry.path, "stat").read_text("utf-8", "replace")
+            state, parent = stat.rpartition(")")[2].split()[:2]
             children.setdefault(int(parent), []).append(int(entry.name))
             if state in ("Z", "X"):
                 dead.add(int(entry.name))

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -40,9 +41,7 @@ from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey, TriggerRe
 
 logger = logging.getLogger(__name__)
 
-FORCED: Final = (HandlerKind.PROCESS, HandlerKind.HOSTED)
-"""Kinds whose runs end by signals to a process."""
-
+FORCED: Final = (HandlerKind.PROCESS, HandlerKind.HOSTED)  # kinds whose runs end by signals to a process
 JOURNAL_WAIT_S: Final = 30.0
 """Longer than any scheduler waits for an answer (10 s), so that what follows is never taken for a refusal."""
 
@@ -52,53 +51,36 @@ ABANDON_ROUND: Final = 3
 """Graces after which a handler that will not end is reported; threads were interrupted twice by then."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Workers:
     """Runs what the scheduler sends.
 
     Thread-safety: every method may be called by any thread. Callbacks come from the journal's thread, the pool, the
     timers and the event loop; the lock is the one of :class:`JobQueues`.
-
-    Args:
-        may_start: Says why a run must not start now, or returns an empty string.
-        on_outcome: Called when a new outcome is on disk.
     """
 
-    def __init__(
-        self,
-        *,
-        journal: Journal,
-        logs: RunLogs,
-        clock: Clock,
-        limits: QueueLimits,
-        may_start: Callable[[TriggerRequest], str],
-        on_outcome: Callable[[], None],
-        passed: Sequence[str] = (),
-    ) -> None:
-        self.queues = JobQueues(limits)
-        self._journal = journal
-        self._logs = logs
-        self._clock = clock
-        self._grace_ms = limits.grace_ms
-        self._may_start = may_start
-        self._on_outcome = on_outcome
-        self._passed = passed
+    journal: Journal
+    logs: RunLogs
+    clock: Clock
+    limits: QueueLimits
+    may_start: Callable[[TriggerRequest], str]  # returns why a run must not start now, or an empty text
+    on_outcome: Callable[[], None]  # called when a new outcome is on disk
+    passed: Sequence[str] = ()  # names of variables that programs get
+
+    def __post_init__(self) -> None:
+        self.queues = JobQueues(self.limits)
         self._pool = ThreadPool("run")
-        self._timers = Timers(clock)
+        self._timers = Timers(self.clock)
         self._lifecycles = Lifecycles()
-        self._async = AsyncRunner(self._lifecycles, clock)
+        self._async = AsyncRunner(self._lifecycles, self.clock)
 
     def accept(
         self, runs: Sequence[tuple[TriggerRequest, Handler | XwheelError]]
     ) -> list[XwheelError | None]:
         """Accept runs; when it returns, those without an error are on disk. All share one write.
 
-        A run that the journal knows was accepted before, whatever would refuse it now.
-
-        Args:
-            runs: Each with what to call, or with why there is nothing to call.
-
-        Returns:
-            For each run why it was refused, or None.
+        A run that the journal knows was accepted before, whatever would refuse it now. Each comes with what to call, or
+        with why there is nothing to call; the answer to each is why it was refused, or None.
 
         Raises:
             JournalError: The journal does not answer; what became of the runs is unknown.
@@ -124,7 +106,7 @@ class Workers:
 
         if fresh or repeated:
             # a repeated run may still be on its way to the disk; what is written after it waits for it too
-            self._journal.accept([execution.key for _, execution in fresh], done)
+            self.journal.accept([execution.key for _, execution in fresh], done)
             if not written.wait(JOURNAL_WAIT_S):
                 raise JournalError(
                     "the executor's journal does not answer; what became of the run is unknown"
@@ -169,28 +151,28 @@ class Workers:
             for covered in self.queues.confirm(execution):
                 self._end(covered, COVERED)
             if execution.ending is not None:  # killed before it was on disk
-                self._finish(execution, execution.ended(execution.ending, self._clock.now_ms()))
+                self._finish(execution, execution.ended(execution.ending, self.clock.now_ms()))
         self._start({execution.key.job_id for execution in executions})
         if not all(acceptance.new for acceptance in taken):
-            self._on_outcome()  # the journal lets known outcomes be delivered once more
+            self.on_outcome()  # the journal lets known outcomes be delivered once more
         return problems
 
     def _drop_known(self, answers: list[XwheelError | None], requests: Sequence[TriggerRequest]) -> None:
         """Drop refusals of runs that the journal knows, unless they never started."""
         refused = [index for index, answer in enumerate(answers) if answer is not None]
         keys = [requests[index].key for index in refused]
-        for index, key, found in zip(refused, keys, self._journal.lookup(keys) if keys else (), strict=True):
+        for index, key, found in zip(refused, keys, self.journal.lookup(keys) if keys else (), strict=True):
             if found.state is ExecutionState.UNKNOWN:
                 continue
             if found.outcome is not None:
-                self._journal.revive(key, self._on_outcome)
+                self.journal.revive(key, self.on_outcome)
                 if found.outcome.reason == NOT_STARTED.reason:
                     continue
             answers[index] = None
 
     def _unless_lost(self, request: TriggerRequest) -> XwheelError | None:
         """Return None for a run that was here already, or an error if the disk did not take it."""
-        if self._journal.lookup([request.key])[0].state is not ExecutionState.UNKNOWN:
+        if self.journal.lookup([request.key])[0].state is not ExecutionState.UNKNOWN:
             return None
         return JournalError(f"the executor's journal did not take run {request.run_id}")
 
@@ -202,14 +184,14 @@ class Workers:
         while taken := self.queues.take(jobs):
             jobs = []
             for execution in taken:
-                why = self._may_start(execution.request)
+                why = self.may_start(execution.request)
                 if why:
-                    self._close(execution, execution.ended(NOT_STARTED, self._clock.now_ms(), f": {why}"))
+                    self._close(execution, execution.ended(NOT_STARTED, self.clock.now_ms(), f": {why}"))
                     jobs.append(execution.key.job_id)
                 else:
                     starting.append(execution)
         if starting:
-            self._journal.start([execution.key for execution in starting], partial(self._launch, starting))
+            self.journal.start([execution.key for execution in starting], partial(self._launch, starting))
 
     def _launch(self, executions: Sequence[Execution]) -> None:
         """Call the handlers; their start is on disk. Runs on the journal's thread."""
@@ -218,7 +200,7 @@ class Workers:
                 self._pool.submit(partial(self._work, execution))
             except RuntimeError as error:  # no thread left in the system
                 why = f": {describe_error(error)}"
-                self._finish(execution, execution.ended(NOT_STARTED, self._clock.now_ms(), why))
+                self._finish(execution, execution.ended(NOT_STARTED, self.clock.now_ms(), why))
 
     def _work(self, execution: Execution) -> None:
         """Run one execution on a thread of the pool."""
@@ -226,32 +208,32 @@ class Workers:
             outcome = self._run(execution)
         except BaseException as error:  # a mistake of ours must not keep the job's queue shut
             logger.exception("run %d of job %d", execution.key.run_id, execution.key.job_id)
-            outcome = execution.failed(error, self._clock.now_ms())
+            outcome = execution.failed(error, self.clock.now_ms())
         if outcome is not None:
             self._finish(execution, outcome)
 
     def _run(self, execution: Execution) -> CallbackItem | None:
         """Call the handler; return its outcome, or None if the event loop will tell it."""
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         opening = partial(opening_line, execution.request)
-        log = self._logs.open(execution.key.run_id, execution.key.created_ms, now_ms, opening)
+        log = self.logs.open(execution.key.run_id, execution.key.created_ms, now_ms, opening)
         context = execution.begin(log, now_ms)
         ending = self.queues.begin(execution)
         if ending is not None:
-            return execution.ended(ending, self._clock.now_ms())
+            return execution.ended(ending, self.clock.now_ms())
         if execution.request.timeout_s:
-            limit = timed_out(min(execution.request.timeout_s, MAX_TIMEOUT_S))
-            delay_ms = min(execution.request.timeout_s, MAX_TIMEOUT_S) * 1000
-            execution.timer = self._timers.after(delay_ms, partial(self._end, execution, limit))
+            limit_s = min(execution.request.timeout_s, MAX_TIMEOUT_S)
+            ending = timed_out(limit_s)
+            execution.timer = self._timers.after(limit_s * 1000, partial(self._end, execution, ending))
         kind = execution.handler.kind
         if kind is HandlerKind.ASYNC:
             self._async.start(execution, context, self._finish)
             return None
         if kind is HandlerKind.PROCESS:
-            return run_in_process(execution, context, log, self._clock, self._passed)
+            return run_in_process(execution, context, log, self.clock, self.passed)
         if execution.handler.hosted is not None:
-            return run_hosted(execution, execution.handler.hosted, context, log, self._clock)
-        return run_in_thread(execution, context, self._lifecycles, self._clock)
+            return run_hosted(execution, execution.handler.hosted, context, log, self.clock)
+        return run_in_thread(execution, context, self._lifecycles, self.clock)
 
     # -- ending ---------------------------------------------------------------------------------------------
 
@@ -259,7 +241,7 @@ class Workers:
         """Make a run end; the first reason counts."""
         step = self.queues.set_ending(execution, ending)
         if step is Next.REPORT:
-            self._finish(execution, execution.ended(ending, self._clock.now_ms()))
+            self._finish(execution, execution.ended(ending, self.clock.now_ms()))
         elif step is Next.PUSH:
             if execution.context is not None:
                 execution.context.cancel(ending.error)
@@ -277,10 +259,10 @@ class Workers:
                 if execution.force is not None:
                     execution.force(round_number)
         elif round_number > 0:
-            self._inject(execution, ending, self._grace_ms // INJECT_AGAIN_MS)
+            self._inject(execution, ending, self.limits.grace_ms // INJECT_AGAIN_MS)
         if round_number == ABANDON_ROUND and kind is not HandlerKind.PROCESS:
             self._abandon(execution, ending)
-        self._timers.after(self._grace_ms, partial(self._push, execution, ending, round_number + 1))
+        self._timers.after(self.limits.grace_ms, partial(self._push, execution, ending, round_number + 1))
 
     def _inject(self, execution: Execution, ending: Ending, tries: int) -> None:
         """Raise an error inside a thread handler; while it stands at a lock, this many times shortly after."""
@@ -295,7 +277,7 @@ class Workers:
         with suppress(RuntimeError):  # no thread left; the outcome says it too
             self._pool.submit(partial(_warn_of_abandoned, execution.key, ending.reason))
         note = "; the handler ignores it and still runs"
-        outcome = execution.ended(ending, self._clock.now_ms(), note)
+        outcome = execution.ended(ending, self.clock.now_ms(), note)
         if execution.log is not None:
             execution.log.line(closing_line(outcome))
         self._report(execution, outcome)
@@ -316,17 +298,13 @@ class Workers:
 
     def _report(self, execution: Execution, outcome: CallbackItem) -> None:
         if self.queues.first_report(execution):
-            self._journal.finish([outcome], self._on_outcome)
+            self.journal.finish([outcome], self.on_outcome)
 
 
 def _warn_of_abandoned(key: RunKey, reason: str) -> None:
     """Warn of a handler that goes on; not on the thread of the timers, since an application's log handlers may hang."""
-    logger.warning(
-        "run %d of job %d ignores that it was ended (%s); later runs of the job wait for it",
-        key.run_id,
-        key.job_id,
-        reason,
-    )
+    text = "run %d of job %d ignores that it was ended (%s); later runs of the job wait for it"
+    logger.warning(text, key.run_id, key.job_id, reason)
 
 
 def _known_problem(acceptance: Acceptance, key: RunKey) -> ExecutorError | None:

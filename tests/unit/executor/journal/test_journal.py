@@ -13,7 +13,7 @@ import pytest
 
 from xwheel.clock import SystemClock
 from xwheel.errors import JournalError, LockError
-from xwheel.executor.journal import journal as journal_module
+from xwheel.executor.journal import statements
 from xwheel.executor.journal.journal import Acceptance, Journal
 from xwheel.executor.journal.statements import open_database
 from xwheel.model import RunState
@@ -213,7 +213,7 @@ def test_r17_a_write_that_breaks_refuses_its_runs_and_no_later_ones(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     """R17: the writer's thread survived errors of the database only; then every acceptance waited for ever."""
-    real = journal_module.accept
+    real = statements.accept
     broken = iter([error])
 
     def accept_or_break(*args: Any) -> bool:
@@ -221,7 +221,7 @@ def test_r17_a_write_that_breaks_refuses_its_runs_and_no_later_ones(
             raise raised
         return real(*args)
 
-    monkeypatch.setattr(journal_module, "accept", accept_or_break)
+    monkeypatch.setattr(statements, "accept", accept_or_break)
     with pytest.raises(JournalError, match=type(error).__name__):
         accept(journal, KEYS[:1])
     assert "a write of the journal broke" in caplog.text

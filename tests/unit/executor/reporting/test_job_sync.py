@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from xwheel_devtools.testing.web import WebRequest, WebServer, web_reply
 
+from xwheel.config.sections import ExecutorSection
 from xwheel.executor import job
 from xwheel.executor.declarations import Declaration
 from xwheel.executor.handlers import MARK
@@ -63,14 +64,11 @@ def node() -> Any:
 
 def syncing(*urls: str, is_registered: bool = True) -> JobSync:
     return JobSync(
-        list(urls),
+        ExecutorSection(sync_addresses=list(urls), app_name="orders", release="1.4", sync_s=30),
         token=TOKEN,
         declarations=declarations(),
-        app_name="orders",
-        release="1.4",
         instance="i-1",
         is_registered=lambda: is_registered,
-        interval_ms=30_000,
     )
 
 
