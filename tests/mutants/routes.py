@@ -213,8 +213,8 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/plugin/resources.py",
-        old='if route.at_root and route.path.split("/")[1] == "api":',
-        new='if route.at_root and route.path == "/api":',
+        old='route.at_root and route.path.split("/")[1] == "api"',
+        new='route.at_root and route.path == "/api"',
         why="A plugin could put a page of its own among the resources of the management API, past its prefix.",
         tests=("tests/component/api/plugins/test_resources.py",),
     ),

@@ -186,6 +186,6 @@ def read_resources(item: Resources, site: PluginSite) -> Sequence[ResourceRoute]
         )
         has_needs = all(isinstance(need, Need) for need in route.needs.values())
         require(has_needs, f"{what}: {route.path} must say by method what it needs, as a Need")
-        is_page = not (route.at_root and route.path.split("/")[1] == "api")
-        require(is_page, f"{what}: {route.path} is no path at the root, which has no /api")
+        is_under_api = route.at_root and route.path.split("/")[1] == "api"
+        require(not is_under_api, f"{what}: {route.path} is no path at the root, which has no /api")
     return found
