@@ -64,9 +64,10 @@ def declare(
     try:
         if len(name) > MAX_JOB_NAME:
             raise FieldError("name", f"has {len(name)} characters, jobs may have {MAX_JOB_NAME}")
-        said = said_fields(name, schedule, fields)
-        _check_names(said)
-        said = {known: _plain(known, value) for known, value in said.items()}
+        found = said_fields(name, schedule, fields)
+        _check_names(found)
+        # all or nothing: what JSON does not have could not be told, nor have a digest
+        said = {known: _plain(known, value) for known, value in found.items()}
     except FieldError as error:
         problem = error
     return Declaration(name=name, function=function, fields=said, spelled=spelled, problem=problem)

@@ -48,7 +48,7 @@ class Node:
 
     Args:
         config: The settings.
-        announce: SharedAnswer secrets that were made just now; they are never shown again.
+        announce: Gets secrets that were made just now; they are never shown again.
         given: Further plugins by name, as files, modules or other objects with hooks; for tests.
         has_people: Let plugins make what lets the first person in; not where no one could be told of it.
         pause: Waits this many seconds for a database that is away; returns whether the process is to end meanwhile.

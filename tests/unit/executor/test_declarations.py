@@ -139,6 +139,13 @@ def test_what_nodes_are_told() -> None:
     assert (broken["name"], broken["place"], broken["field"]) == ("bad", bad.place, "tymezone")
 
 
+def test_a_value_that_json_does_not_have_is_that_jobs_problem_and_no_error_of_the_executor() -> None:
+    bad = declared("bad", cron="0 2 * * *", param=object())
+    assert bad is not None
+    assert declared_body([bad])["broken"][0]["field"] == "param"
+    assert digest_of([bad]) != digest_of([])
+
+
 def test_the_digest_is_that_of_what_is_said_and_of_nothing_else() -> None:
     def make(**options: Any) -> Declaration:
         found = declared(**options)
