@@ -8,11 +8,10 @@ from functools import partial
 from typing import Final
 
 import falcon
-from sqlalchemy import Connection
 from xwheel.api.http.body import take_query
 from xwheel.api.http.resource import readable_groups, reply
 from xwheel.errors import FieldError, OutageError, PluginError
-from xwheel.plugin import Operation, OwnsJobs, PluginSite
+from xwheel.plugin import Operation, OwnsJobs, PluginDatabase, PluginSite
 from xwheel.plugin.validation import guarded
 from xwheel.storage import settings
 from xwheel.storage.retention import DAY_MS
@@ -97,7 +96,7 @@ class OverviewResource:
             found = storage.get_overview(conn, groups)
             day = storage.get_totals(conn, now_ms - DAY_MS, now_ms + 1, groups=groups)
             paused = settings.find_setting(conn, settings.PAUSED)
-            conflicts = count_conflicts(self._site.offering(OwnsJobs), conn, groups)
+        conflicts = count_conflicts(self._site.offering(OwnsJobs), self._site.database, groups)
         live = self._site.executors.live()
         view = OverviewView(
             **found._asdict(),
@@ -109,20 +108,21 @@ class OverviewResource:
         reply(resp, view)
 
 
-def count_conflicts(owners: Iterable[OwnsJobs], conn: Connection, groups: Collection[int] | None) -> int:
+def count_conflicts(
+    owners: Iterable[OwnsJobs], database: PluginDatabase, groups: Collection[int] | None
+) -> int:
     """Return how many groups, of some or of all, have executors that contradict each other about their jobs.
 
     Of plugins that own jobs, one that fails counts none.
     """
     count = 0
     for owner in owners:
-        name = getattr(owner, "name", type(owner).__name__)
+        what = f"resources {getattr(owner, 'name', type(owner).__name__)}"
         try:
-            found = guarded(
-                f"resources {name}",
-                partial(owner.conflicts, conn, groups),
-                allowed=(OutageError, PluginError),
-            )
+            # a connection for each: what one asks may fail on it
+            with database.read() as conn:
+                ask = partial(owner.conflicts, conn, groups)
+                found = guarded(what, ask, allowed=(OutageError, PluginError))
         except PluginError as error:
             logger.error("%s", error)
             continue

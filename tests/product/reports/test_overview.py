@@ -116,8 +116,7 @@ class Toys:
 def test_conflicts_are_counted_and_one_that_fails_has_none(
     db: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with db.read() as conn:
-        owners: list[Any] = [Toys(), Toys(SystemExit("no")), Toys("many"), Toys()]
-        assert count_conflicts(owners, conn, None) == 4
-        assert count_conflicts(owners, conn, {1, 2, 3}) == 6
-        assert caplog.text.count("resources toys failed") == 2
+    owners: list[Any] = [Toys(), Toys(SystemExit("no")), Toys("many"), Toys()]
+    assert count_conflicts(owners, db, None) == 4
+    assert count_conflicts(owners, db, {1, 2, 3}) == 6
+    assert caplog.text.count("resources toys failed") == 2
