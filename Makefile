@@ -17,8 +17,8 @@ PROJECTS := $(wildcard plugins/*/pyproject.toml)
 PLUGINS := $(PROJECTS:plugins/%/pyproject.toml=%)
 # those with tests of their own; what tests/product tests is in the core's environment
 TESTED := $(patsubst plugins/%/tests,%,$(wildcard plugins/*/tests))
-# plugins of ours that the project of one names as dependencies
-needs = $(filter-out $1,$(filter $(PLUGINS),$(subst -,_,$(shell grep -o '"xwheel-[a-z-]*' plugins/$1/pyproject.toml | sed 's/"xwheel-//'))))
+# plugins with a home of their own that the project of one names as dependencies
+needs = $(filter-out $1,$(filter $(TESTED),$(subst -,_,$(shell grep -o '"xwheel-[a-z-]*' plugins/$1/pyproject.toml | sed 's/"xwheel-//'))))
 HOMES := $(TESTED:%=$(VENV)/plugins/%/.ready)
 # sees what the core and all plugins import, for the type checker
 ALL := $(VENV)/all/.ready

@@ -8,7 +8,7 @@ from xwheel_job_versions import messages
 from xwheel_job_versions.messages import DiffQuery
 
 from tests.unit.api.http.test_body import values_at
-from tests.unit.api.openapi.test_pages import API, table_of
+from tests.unit.api.test_pages import API, table_of
 from xwheel.api.http.body import InputError, read_fields, rules_of
 
 VIEWS = (

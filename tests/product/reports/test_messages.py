@@ -10,7 +10,7 @@ from xwheel_reports import messages
 from xwheel_reports.messages import ReportBy, ReportQuery
 
 from tests.unit.api.http.test_body import values_at
-from tests.unit.api.openapi.test_pages import API, table_of
+from tests.unit.api.test_pages import API, table_of
 from xwheel.api.http.body import InputError, read_fields, rules_of
 
 RULES = rules_of(ReportQuery)
