@@ -32,6 +32,7 @@ from tests.support.xxl_rows import XXL_JOBS
 from xwheel.cli.plugin_commands import INDEX
 from xwheel.config import load_config
 from xwheel.errors import XwheelError
+from xwheel.plugin.hookspecs import BROUGHT
 from xwheel.runtime.http_limits import Cut, CutLog
 from xwheel.wire.codec.batch import encode_batch, encode_states
 from xwheel.wire.codec.logs import encode_log_parts
@@ -516,9 +517,17 @@ def test_a_case_of_the_delivery_table() -> None:
     assert case in {case.name for cases in CASES.values() for case in cases}
 
 
-@runs("docs/reference/plugins.md", "[project.entry-points")
+@runs("docs/reference/plugins.md", '[project.entry-points."xwheel.hooks"]')
+def test_hooks_of_ones_own_are_named_where_they_are_read() -> None:
+    text = one_listing("docs/reference/plugins.md", '[project.entry-points."xwheel.hooks"]').text
+    assert tomllib.loads(text)["project"]["entry-points"] == {BROUGHT: {"toys": "acme_toys.shops:HOOKS"}}
+
+
+@runs("docs/reference/plugins.md", '[project.entry-points."xwheel.commands"]')
 def test_the_index_of_commands_is_what_is_read() -> None:
-    found = tomllib.loads(one_listing("docs/reference/plugins.md", "[project.entry-points").text)
+    found = tomllib.loads(
+        one_listing("docs/reference/plugins.md", '[project.entry-points."xwheel.commands"]').text
+    )
     assert found["project"]["entry-points"][INDEX] == {
         "toys": "acme_toys.commands:app",
         "job/paint": "acme_toys.painting",

@@ -19,7 +19,6 @@ from xwheel.config import build_config
 from xwheel.model import PARTITIONS
 from xwheel.plugin import Tables
 from xwheel.plugin.discovery import load_plugins
-from xwheel.plugin.tables import HANDED_OVER
 from xwheel.storage import settings
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import migrate, plugin_tables, tables
@@ -56,7 +55,7 @@ def upgrade(db: Database) -> None:
 def known_tables() -> set[str]:
     """Return the tables that are there then."""
     of_plugins = {name for item in installed_tables().values() for name in item.tables()}
-    return {*tables.metadata.tables, *HANDED_OVER, *of_plugins}
+    return {*tables.metadata.tables, *of_plugins}
 
 
 def create_database(base: str, backend: str, name: str) -> None:

@@ -88,8 +88,7 @@ def outcome_before_commit(patches: Patches) -> None:
 def _acknowledge(
     background: Background,
 ) -> Callable[[ExecutorCalls, falcon.Request, Caller, bytes], Response]:
-    def _take_outcomes(self: ExecutorCalls, req: falcon.Request, caller: Caller, body: bytes) -> Response:
-        del req
+    def _take_outcomes(self: ExecutorCalls, _req: falcon.Request, caller: Caller, body: bytes) -> Response:
         items, _ = codec.decode_callbacks(body)
         reporter = Reporter(caller.group_id)
         outcomes = [executor_calls._outcome(item, reporter) for item in items]

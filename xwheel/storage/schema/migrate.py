@@ -74,7 +74,7 @@ def upgrade(db: Database, revision: str = "head") -> None:
 
 
 def downgrade(db: Database, revision: str) -> None:
-    """Bring the schema down to a revision; ``base`` removes all tables.
+    """Bring the schema down to a revision; ``base`` removes all tables but those of plugins.
 
     Raises:
         SchemaError: Another process changes the schema.

@@ -192,7 +192,6 @@ def upgrade() -> None:
         sa.Column("value", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("name"),
     )
-    _create_report()
     _seed(partitions, block, settings)
 
 
@@ -231,31 +230,6 @@ def _create_sources() -> None:
     )
 
 
-def _create_report() -> None:
-    counters = (
-        "open_runs",
-        "succeeded",
-        "failed",
-        "timed_out",
-        "killed",
-        "lost",
-        "refused",
-        "cancelled",
-        "skipped",
-    )
-    sums = ("duration_sum_ms", "duration_max_ms", "lateness_max_ms")
-    op.create_table(
-        "hourly_report",
-        sa.Column("hour_ms", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("job_id", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("group_id", sa.BigInteger(), nullable=False),
-        *[sa.Column(name, sa.Integer(), nullable=False) for name in counters],
-        *[sa.Column(name, sa.BigInteger(), nullable=False) for name in sums],
-        sa.PrimaryKeyConstraint("hour_ms", "job_id"),
-    )
-    op.create_index("ix_hourly_report_job", "hourly_report", ["job_id", "hour_ms"], unique=False)
-
-
 def _seed(partitions: sa.Table, block: sa.Table, settings: sa.Table) -> None:
     """Write the rows whose absence a node takes for a broken database."""
     op.bulk_insert(partitions, [{"partition": number, "epoch": 0} for number in range(64)])
@@ -265,7 +239,6 @@ def _seed(partitions: sa.Table, block: sa.Table, settings: sa.Table) -> None:
 
 def downgrade() -> None:
     """Drop the tables, and with them all data."""
-    op.drop_table("hourly_report")
     op.drop_table("glue_version")
     op.drop_table("child_arrival")
     op.drop_table("job_child")
