@@ -16,18 +16,25 @@ from xwheel.extras import extra
 HALTED = "database.url: the driver {0} cannot be loaded (import of {0} halted; None in sys.modules)"
 
 
+def assert_hint(words: str, library: str, extra_name: str, what: str) -> None:
+    """Run a command where a library is not installed."""
+    code = (
+        f"import sys; sys.modules[{library!r}] = None; sys.argv[1:] = {words.split()}; "
+        "from xwheel.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"xwheel: {what}: pip install 'xwheel[{extra_name}]'\n"
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("words", "library", "extra_name", "what"),
     [
         ("server", "typer", "cli", "the command needs typer, which is not installed"),
         ("server", "sqlalchemy", "server", "a scheduler node needs sqlalchemy, which is not installed"),
-        (
-            "secret key x",
-            "cryptography",
-            "server",
-            "sealing secrets needs cryptography, which is not installed",
-        ),
         ("db check --database mysql://u@h/d", "pymysql", "mysql", HALTED.format("pymysql")),
         ("db check --database postgresql://u@h/d", "psycopg", "postgresql", HALTED.format("psycopg")),
         (
@@ -39,15 +46,7 @@ HALTED = "database.url: the driver {0} cannot be loaded (import of {0} halted; N
     ],
 )
 def test_a_command_without_its_library(words: str, library: str, extra_name: str, what: str) -> None:
-    code = (
-        f"import sys; sys.modules[{library!r}] = None; sys.argv[1:] = {words.split()}; "
-        "from xwheel.__main__ import main; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"xwheel: {what}: pip install 'xwheel[{extra_name}]'\n"
+    assert_hint(words, library, extra_name, what)
 
 
 def test_a_calendar_of_holidays_without_their_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import Connection, Table, delete, event, insert, inspect, select
+from sqlalchemy import Column, Connection, Table, delete, event, insert, inspect, select
 
 from xwheel.clock import SystemClock
 from xwheel.errors import SchemaError
@@ -160,10 +160,13 @@ def _blaming(known: KnownTables, done: list[str]) -> Iterator[None]:
 @contextmanager
 def _guarding_names(known: KnownTables) -> Iterator[None]:
     """Refuse a table of another name before it is made, and let texts of those that are made compare by bytes."""
+    # those of the plugin's own objects, with which the process goes on asking, maybe another database
+    types: list[tuple[Column[Any], Any]] = []
 
     def before_create(table: Table, conn: Connection, **more: Any) -> None:
         if not known.owns(table.name):
             raise SchemaError(f"it makes the table {table.name}, which does not begin with {known.prefix}")
+        types.extend((column, column.type) for column in table.columns)
         set_collation(table, conn, **more)
 
     event.listen(Table, "before_create", before_create)
@@ -171,6 +174,8 @@ def _guarding_names(known: KnownTables) -> Iterator[None]:
         yield
     finally:
         event.remove(Table, "before_create", before_create)
+        for column, kind in reversed(types):
+            column.type = kind
 
 
 def _lacking(conn: Connection, known: KnownTables) -> list[Migration]:

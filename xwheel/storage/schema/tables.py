@@ -339,8 +339,7 @@ def set_collation(table: Table, conn: Connection, **_: Any) -> None:
     """Spell storage engine and collation out for a table that is about to be made."""
     for column in table.columns:
         if isinstance(column.type, String):
-            # a process may make it in several databases, as tests of plugins do
-            column.type = collated(conn, column.info.setdefault("xwheel type", column.type))
+            column.type = collated(conn, column.type)
     if conn.dialect.name == "mysql":
         table.dialect_kwargs.update(
             mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate=server_collation(conn)
