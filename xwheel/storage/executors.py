@@ -14,14 +14,7 @@ from xwheel.model import NO_SECRET, SHARED_SECRET, EnteredAddress, ExecutorGroup
 from xwheel.storage.database.bulk import fetch_rows, update_many
 from xwheel.storage.database.rows import insert_row, one_row
 from xwheel.storage.schema.access_tables import api_token, executor_secret
-from xwheel.storage.schema.tables import (
-    IS_SENT,
-    entered_address,
-    executor,
-    executor_group,
-    job,
-    run,
-)
+from xwheel.storage.schema.tables import IS_SENT, entered_address, executor, executor_group, job, run
 
 REGISTERED: Final = (
     "group_id", "address", "registered_as", "kind", "generation", "instance", "boot", "seen_ms", "secret_id", "by_hand",

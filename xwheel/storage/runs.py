@@ -223,11 +223,7 @@ def find_existing(conn: Connection, runs: Iterable[Run]) -> set[RunIdentity]:
 
 
 def list_runs(
-    conn: Connection,
-    *,
-    job_id: int | None = None,
-    before: tuple[int, int] | None = None,
-    limit: int = 100,
+    conn: Connection, *, job_id: int | None = None, before: tuple[int, int] | None = None, limit: int = 100
 ) -> list[Run]:
     """Return runs of all jobs or of one, latest due time first, from behind the run with this ``(due_ms, id)``."""
     query = select(*RUN_COLUMNS)

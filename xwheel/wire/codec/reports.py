@@ -46,12 +46,7 @@ def encode_registry(request: RegistryRequest) -> bytes:
             "registryGroup": request.group,
             "registryKey": request.app_name,
             "registryValue": request.address,
-            EXTRA: {
-                "instance": request.instance,
-                "boot": request.boot,
-                "labels": request.labels,
-                **declares,
-            },
+            EXTRA: {"instance": request.instance, "boot": request.boot, "labels": request.labels, **declares},
         }
     )
 

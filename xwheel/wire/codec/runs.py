@@ -193,8 +193,5 @@ def read_log_data(payload: object) -> LogData:
     if content in TEXTS_NO_LOG:
         return LogData(from_line=from_line, to_line=from_line - 1, content=content, is_end=True)
     return LogData(
-        from_line=from_line,
-        to_line=to_line,
-        content=content,
-        is_end=is_end is True or is_end == "true",
+        from_line=from_line, to_line=to_line, content=content, is_end=is_end is True or is_end == "true"
     )

@@ -207,13 +207,7 @@ class Slot:
         status = curl.getinfo(pycurl.RESPONSE_CODE)
         body = self.buffer.getvalue()
         return call, HttpResult(
-            key=call.key,
-            status=status,
-            body=body,
-            error="",
-            sent=True,
-            cost_ms=cost_ms,
-            repeated=repeated,
+            key=call.key, status=status, body=body, error="", sent=True, cost_ms=cost_ms, repeated=repeated
         )
 
 
