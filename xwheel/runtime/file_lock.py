@@ -29,11 +29,7 @@ class FileLock:
         return self._handle is not None
 
     def acquire(self) -> None:
-        """Take the lock; nothing happens if this object has it.
-
-        Raises:
-            LockError: Another process has it.
-        """
+        """Take the lock; nothing happens if this object has it. Raises LockError: another process has it."""
         if self._handle is not None:
             return
         handle = open_file(self._path, os.O_RDWR | os.O_CREAT)

@@ -41,8 +41,7 @@ class LeaseRow(NamedTuple):
 def take_all_leases(conn: Connection, owner: str) -> dict[int, int]:
     """Take every partition, each under a new epoch, and return these; only for a database with one scheduler.
 
-    Raises:
-        LockError: A lease row is missing.
+    Raises LockError: a lease row is missing.
     """
     conn.execute(delete(node).where(node.c.id != owner))
     conn.execute(update(partition_lease).values(owner=owner, epoch=partition_lease.c.epoch + 1))
@@ -82,11 +81,7 @@ def delete_node(conn: Connection, owner: str) -> None:
 
 
 def list_leases(conn: Connection) -> list[LeaseRow]:
-    """Return all lease rows by partition.
-
-    Raises:
-        LockError: A row is missing.
-    """
+    """Return all lease rows by partition. Raises LockError: a row is missing."""
     query = select(partition_lease.c.partition, partition_lease.c.owner, partition_lease.c.epoch)
     rows = [LeaseRow(*row) for row in conn.execute(query.order_by(partition_lease.c.partition))]
     _check_count(len(rows))
@@ -185,8 +180,7 @@ def lock_all_leases(conn: Connection) -> None:
 def check_lease_rows(conn: Connection) -> None:
     """Refuse a database whose lease table is not whole.
 
-    Raises:
-        LockError: A row is missing, so that partition could have no holder.
+    Raises LockError: a row is missing, so that partition could have no holder.
     """
     _check_count(conn.execute(select(func.count()).select_from(partition_lease)).scalar_one())
 

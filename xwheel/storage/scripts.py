@@ -53,11 +53,7 @@ def insert_version(
 
 
 def get_version(conn: Connection, job_id: int, number: int) -> GlueVersion:
-    """Return a version with its source.
-
-    Raises:
-        NotFoundError: It does not exist, or is not kept any more.
-    """
+    """Return a version with its source. Raises NotFoundError: it does not exist, or is not kept any more."""
     query = select(*_ALL).where(glue_version.c.job_id == job_id, glue_version.c.number == number)
     kind = f"source version of job {job_id}"
     if number > LAST_NUMBER:

@@ -89,8 +89,7 @@ def error_response(error: BaseException) -> Response:
 def check_token(given: str | None, *expected: str) -> None:
     """Check that a caller's token is one of ours; takes the same time wherever they differ.
 
-    Raises:
-        AuthError: The token is missing or wrong.
+    Raises AuthError: the token is missing or wrong.
     """
     offered = (given or "").encode("utf-8", "surrogateescape")
     # every expected token is compared, so that time does not tell which one came close

@@ -93,9 +93,8 @@ class DatabaseStart:
     def run(self, part: Callable[[], T]) -> T:
         """Do a part of the start, again and again while the database is away; return what it returns.
 
-        Raises:
-            StartEndedError: The process is to end.
-            XwheelError: What the part raises, if waiting does not help, or helped too long.
+        Raises StartEndedError: the process is to end; XwheelError: what the part raises, if waiting does not help, or
+        helped too long.
         """
         end_s: float | None = None
         pause_s = FIRST_PAUSE_S
@@ -220,9 +219,7 @@ def upgrade(
 def reach(db: Database) -> None:
     """Make a first connection.
 
-    Raises:
-        DatabaseUnreachableError: There is none.
-        DatabaseRefusedError: Trying again would not help.
+    Raises DatabaseUnreachableError: there is none; DatabaseRefusedError: trying again would not help.
     """
     with explained(db.engine.url, connecting=True), db.engine.connect() as conn:
         conn.execute(text("SELECT 1"))

@@ -105,8 +105,7 @@ def encode_states(instance: str, keys: Sequence[RunKey]) -> bytes:
 def decode_states(body: bytes) -> tuple[str, list[RunKey]]:
     """Read ``/runState``: the instance that is meant, and the runs.
 
-    Raises:
-        WireError: Names the field and what is allowed.
+    Raises WireError: names the field and what is allowed.
     """
     item = parse_object(body)
     instance = to_text("instance", item.get("instance"), MAX_WORD)
@@ -143,8 +142,7 @@ def state_payload(instance: str, answers: Sequence[StateAnswer]) -> dict[str, An
 def read_state_reply(payload: object) -> Answers[StateAnswer]:
     """Read the reply to ``/runState``; answers that cannot be read are left out, so their fate is unknown.
 
-    Raises:
-        WireError: The reply as a whole cannot be read.
+    Raises WireError: the reply as a whole cannot be read.
     """
     return _read_answers(payload, _read_state_answer)
 

@@ -84,8 +84,7 @@ def receipts_payload(receipts: Sequence[LogReceipt]) -> dict[str, Any]:
 def read_receipts(payload: object) -> list[LogReceipt]:
     """Read the reply; receipts that cannot be read are left out.
 
-    Raises:
-        WireError: The reply as a whole cannot be read.
+    Raises WireError: the reply as a whole cannot be read.
     """
     item = as_object("data", payload)
     good, _ = read_items(as_list("logs", item.get("logs")), _read_receipt, "id")

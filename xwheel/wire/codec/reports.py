@@ -54,8 +54,7 @@ def encode_registry(request: RegistryRequest) -> bytes:
 def decode_registry(body: bytes) -> RegistryRequest:
     """Read a beat or a farewell; the address stays as spelled.
 
-    Raises:
-        WireError: A field is blank, too long or of the wrong type; the message names it.
+    Raises WireError: a field is blank, too long or of the wrong type; the message names it.
     """
     item = parse_object(body)
     values = {
@@ -138,11 +137,7 @@ def decode_callbacks(body: bytes) -> tuple[list[CallbackItem], list[BadItem]]:
 
 
 def read_callback(item: dict[str, Any]) -> CallbackItem:
-    """Read one outcome from decoded JSON.
-
-    Raises:
-        WireError: Names the field and what is allowed.
-    """
+    """Read one outcome from decoded JSON. Raises WireError: names the field and what is allowed."""
     code, message = read_result(item)
     extra = extra_of(item)
     state = _OUTCOMES.get(text_in(extra, "state", MAX_WORD))

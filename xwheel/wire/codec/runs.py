@@ -82,11 +82,7 @@ def decode_trigger(body: bytes) -> TriggerRequest:
 
 
 def read_trigger(item: dict[str, Any]) -> TriggerRequest:
-    """Read one trigger from decoded JSON.
-
-    Raises:
-        WireError: Names the field and what is allowed.
-    """
+    """Read one trigger from decoded JSON. Raises WireError: names the field and what is allowed."""
     extra = extra_of(item)
     total = int_in(item, "broadcastTotal", MAX_INT, default=1)
     index = int_in(item, "broadcastIndex", MAX_INT)
@@ -180,10 +176,8 @@ def log_payload(data: LogData) -> dict[str, Any]:
 def read_log_data(payload: object) -> LogData:
     """Read a piece of log out of :attr:`Response.data`.
 
-    A text that stands for a log that is not there is no line of it: reading goes on where it began.
-
-    Raises:
-        WireError: Names the field and what is allowed.
+    A text that stands for a log that is not there is no line of it: reading goes on where it began. Raises WireError:
+    names the field and what is allowed.
     """
     item = as_object("data", payload)
     is_end = item.get("isEnd", item.get("end", False))

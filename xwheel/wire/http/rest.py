@@ -90,9 +90,7 @@ class RestClient:
     def send_file(self, path: str, file: Path, *, params: Mapping[str, Any] | None = None) -> Any:
         """Send a file as the body of a POST, without holding it in memory, and return the decoded answer.
 
-        Raises:
-            FieldError: It cannot be read.
-            XwheelError: What :meth:`call` raises.
+        Raises FieldError: it cannot be read; XwheelError: what :meth:`call` raises.
         """
         query = urlencode({name: value for name, value in (params or {}).items() if value is not None})
         headers = {"Content-Type": "application/octet-stream", "Expect": "100-continue"}
