@@ -13,9 +13,7 @@ from xwheel.private_files import open_file
 class FileLock:
     """An exclusive lock that is free again as soon as its process is gone, however it ended.
 
-    Args:
-        path: The file; made if it is not there.
-        what: What the lock means, for the message.
+    The file is made if it is not there; ``what`` says what the lock means, for the message.
     """
 
     def __init__(self, path: Path, what: str) -> None:

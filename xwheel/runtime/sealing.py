@@ -32,11 +32,7 @@ MAKE: Final = "'xwheel secret key FILE' makes one"
 class KeyRing:
     """The keys of a cluster: the first one seals, all of them open. Without any, secrets are kept plain.
 
-    Args:
-        keys: Fernet keys, the present one first.
-
-    Raises:
-        ConfigError: One of them is no key.
+    Its keys are Fernet keys, the present one first. Raises ConfigError: one of them is no key.
     """
 
     def __init__(self, keys: Sequence[str] = ()) -> None:

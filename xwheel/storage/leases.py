@@ -97,14 +97,8 @@ def take_leases(
     keeps its partitions, and so does one that joined after the nodes were read; one that renews later finds out when it
     reads its leases.
 
-    Args:
-        conn: A connection inside a writing transaction.
-        owner: The node that takes them.
-        wanted: Partition to the holder that was seen, or None.
-        dead: Renewal counter that was seen, for each holder but ``owner`` itself and those that had no row.
-
-    Returns:
-        Partition to new epoch, for those that were taken.
+    ``wanted`` gives by partition the holder that was seen, or None; ``dead`` the renewal counter that was seen, for
+    each holder but ``owner`` itself and those that had no row. Returns the new epoch of each partition that was taken.
     """
     locked = [row for row in _lock_free(conn, wanted) if row.owner == wanted[row.partition]]
     holders = {row.owner for row in locked if row.owner is not None} - {owner}

@@ -77,8 +77,7 @@ def load_versions(
 
     Their lengths are asked for first. At least one version comes, however long it is.
 
-    Returns:
-        The versions, and the jobs of those that were too much.
+    Returns the versions, and the jobs of those that were too much.
     """
     key = (glue_version.c.job_id, glue_version.c.number)
     lengths = select(*key, func.length(glue_version.c.source))

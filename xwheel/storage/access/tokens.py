@@ -206,9 +206,7 @@ def replace_token(conn: Connection, name: str, token: str, now_ms: int) -> None:
 def update_used(conn: Connection, used: Mapping[int, int]) -> None:
     """Note when tokens were last used.
 
-    Args:
-        conn: Connection.
-        used: Id of a token to that time, in milliseconds.
+    ``used`` gives that time by a token's id, in milliseconds.
     """
     update_many(conn, api_token, ("used_ms",), sorted(used.items()))
 

@@ -89,10 +89,7 @@ def _labels(value: Any) -> dict[str, str]:
 def encode_callbacks(items: Sequence[CallbackItem], *, generation: int = 3, instance: str = "") -> bytes:
     """Return a batch of outcomes: an array, from the fourth generation on an object.
 
-    Args:
-        items: The outcomes.
-        generation: Of the scheduler that gets them.
-        instance: The executor instance that says so; empty leaves it unsaid.
+    The generation is that of the scheduler that gets them; an empty instance leaves the executor's instance unsaid.
     """
     wire = [callback_item(item) for item in items]
     if instance:
@@ -124,11 +121,8 @@ def callback_item(item: CallbackItem) -> dict[str, Any]:
 def decode_callbacks(body: bytes) -> tuple[list[CallbackItem], list[BadItem]]:
     """Read outcomes from an array, an object with ``callbackList``, or a single item.
 
-    Returns:
-        The items that could be read, and those that could not: one bad item fails alone.
-
-    Raises:
-        WireError: The body as a whole cannot be read.
+    Returns the items that could be read, and those that could not: one bad item fails alone.
+    Raises WireError: the body as a whole cannot be read.
     """
     found = parse(body)
     if isinstance(found, dict):

@@ -70,8 +70,7 @@ def trigger_item(request: TriggerRequest) -> dict[str, Any]:
 def trigger_bytes(*texts: str) -> int:
     """Return how many bytes a trigger takes as JSON, at most.
 
-    Args:
-        *texts: All its texts that have no bound of their own: handler, parameter, glue type, source.
+    ``texts`` are all that have no bound of their own: handler, parameter, glue type, source.
     """
     return FIXED_BYTES + text_bytes(*texts)
 

@@ -44,11 +44,7 @@ class RestClient:
     Attributes:
         base_url: Where the API listens, without a slash at the end.
 
-    Args:
-        base_url: Where the API listens, without a path.
-        token: Management token.
-        timeout_s: Limit for connecting, and again for each stretch without a byte, in seconds.
-        tls: The certificates that https trusts and shows.
+    The base URL has no path; ``timeout_s`` is the limit for connecting, and again for each stretch without a byte.
     """
 
     def __init__(self, base_url: str, token: str, *, timeout_s: float = 10, tls: TlsFiles = NO_FILES) -> None:
