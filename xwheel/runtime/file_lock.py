@@ -13,9 +13,7 @@ from xwheel.private_files import open_file
 class FileLock:
     """An exclusive lock that is free again as soon as its process is gone, however it ended.
 
-    Args:
-        path: The file; made if it is not there.
-        what: What the lock means, for the message.
+    The file is made if it is not there; ``what`` says what the lock means, for the message.
     """
 
     def __init__(self, path: Path, what: str) -> None:
@@ -29,11 +27,7 @@ class FileLock:
         return self._handle is not None
 
     def acquire(self) -> None:
-        """Take the lock; nothing happens if this object has it.
-
-        Raises:
-            LockError: Another process has it.
-        """
+        """Take the lock; nothing happens if this object has it. Raises LockError: another process has it."""
         if self._handle is not None:
             return
         handle = open_file(self._path, os.O_RDWR | os.O_CREAT)

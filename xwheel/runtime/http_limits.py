@@ -217,8 +217,7 @@ class Refusals:
 
     Thread-safety: every method may be called by any thread.
 
-    Args:
-        why: What is wrong with them, for the log.
+    ``why`` says what is wrong with them, for the log.
     """
 
     def __init__(self, why: str = "token missing or wrong") -> None:
@@ -235,14 +234,8 @@ class Refusals:
     def note(self, host: str, token: str, route: str, now_ms: int) -> int:
         """Count a refused call.
 
-        Args:
-            host: Address of the caller.
-            token: What it showed, or nothing.
-            route: What it wanted, for the log.
-            now_ms: Monotonic time, in milliseconds.
-
-        Returns:
-            How long the caller has to wait before it may ask again, in milliseconds; 0 for not at all.
+        Returns how long the caller has to wait before it may ask again, in milliseconds; 0 for not at all. The time is
+        monotonic; the route is for the log.
         """
         peer = peer_of(host)
         shown = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest() if token else ""

@@ -174,11 +174,7 @@ class IncomingRequest(HTTPRequestParser):
     path: str
 
     def parse_header(self, header_plus: bytes) -> None:
-        """Read the head.
-
-        Raises:
-            ParsingError: It is malformed.
-        """
+        """Read the head. Raises ParsingError: it is malformed."""
         try:
             super().parse_header(header_plus)
         except ValueError as error:  # a number that Python reads no further, a host that is none

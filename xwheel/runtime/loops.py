@@ -125,10 +125,6 @@ class FailureLog:
     """Logs that a loop fails, and that it works again, in few lines.
 
     An outage of the database is one line without a traceback, whatever its steps raise meanwhile.
-
-    Args:
-        name: The loop's name.
-        clock: Where time comes from.
     """
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -175,9 +171,7 @@ class FailureLog:
 class StallMonitor:
     """Logs which loops stand still in a step, as when a database answers nothing: they cannot do it themselves.
 
-    Args:
-        services: The loops; each may take ``stale_ms`` for a step.
-        clock: Where time comes from.
+    Each of the loops may take its ``stale_ms`` for a step.
     """
 
     def __init__(self, services: Callable[[], Sequence[Service]], clock: Clock) -> None:
@@ -218,10 +212,8 @@ class StallMonitor:
 class Rest:
     """Lets a loop whose work is never urgent give way: it rests a multiple of the time that each piece of work took.
 
-    Args:
-        clock: Where time comes from.
-        factor: How many times as long as the work the rest is, at least.
-        nap_ms: No single wait is longer, so that the loop stays healthy.
+    The rest is at least ``factor`` times as long as the work; no wait is longer than ``nap_ms``, so that the loop stays
+    healthy.
     """
 
     def __init__(self, clock: Clock, factor: int, nap_ms: int = 5000) -> None:
@@ -237,9 +229,7 @@ class Rest:
     def after(self, work: Callable[[], object], least_ms: int) -> int:
         """Work, then begin to rest, even if the work failed; return how long to wait now.
 
-        Args:
-            work: What to do.
-            least_ms: From the beginning of this piece of work to the next, at least.
+        From its beginning to that of the next piece of work there are at least ``least_ms``.
         """
         began_ms = self._clock.monotonic_ms()
         try:

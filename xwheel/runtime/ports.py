@@ -17,8 +17,7 @@ def free_port(wanted: int = 0) -> int:
     It lies below those that the kernel gives to outgoing connections, if it can: one of these could take it before a
     process listens there, or while a killed one comes back.
 
-    Args:
-        wanted: Taken if it is free; 0 for any.
+    The wanted one is taken if it is free; 0 stands for any.
     """
     candidates = [wanted] if wanted else []
     for port in [*candidates, *random.sample(range(FIRST_PORT, LAST_PORT), 100)]:

@@ -32,11 +32,7 @@ MAKE: Final = "'xwheel secret key FILE' makes one"
 class KeyRing:
     """The keys of a cluster: the first one seals, all of them open. Without any, secrets are kept plain.
 
-    Args:
-        keys: Fernet keys, the present one first.
-
-    Raises:
-        ConfigError: One of them is no key.
+    Its keys are Fernet keys, the present one first. Raises ConfigError: one of them is no key.
     """
 
     def __init__(self, keys: Sequence[str] = ()) -> None:
@@ -67,8 +63,7 @@ class KeyRing:
     def open(self, sealed: str) -> str:
         """Return a secret.
 
-        Raises:
-            ConfigError: It was sealed under another key; the message holds nothing of it.
+        Raises ConfigError: it was sealed under another key; the message holds nothing of it.
         """
         if sealed.startswith(PLAIN):
             return sealed.removeprefix(PLAIN)
@@ -83,9 +78,8 @@ class KeyRing:
 def read_keys(path: Path | None) -> KeyRing:
     """Return the keys of a file, one a line, the present one first; without a file, none.
 
-    Raises:
-        ConfigError: The file is not there, is no plain file, can be read by others, or holds something else; the
-            message holds nothing of it.
+    Raises ConfigError: the file is not there, is no plain file, can be read by others, or holds something else; the
+    message holds nothing of it.
     """
     if path is None:
         return KeyRing()

@@ -25,8 +25,7 @@ class StopSignals:
     Attributes:
         number: The signal that ended :meth:`wait` or :meth:`heard`, or 0.
 
-    Args:
-        for_good: The process ends after the block: once it is to end, it ignores further signals.
+    ``for_good``: the process ends after the block: once it is to end, it ignores further signals.
     """
 
     def __init__(self, *, for_good: bool = False) -> None:

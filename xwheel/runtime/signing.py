@@ -13,10 +13,8 @@ KEY_BYTES: Final = 32
 class SigningKey:
     """A key that signs, under the name by which what it signed names it.
 
-    Args:
-        name: Its fingerprint.
-        secret: Its bytes.
-        is_kept_beside: It lies where what it signs lies, so that anyone who can change that can sign, too.
+    Its name is its fingerprint. One that ``is_kept_beside`` lies where what it signs lies: anyone who can change that
+    can sign, too.
     """
 
     __slots__ = ("_secret", "is_kept_beside", "name")
@@ -41,8 +39,7 @@ class SigningKey:
 class SigningKeys:
     """Some keys: the first one signs, all of them verify.
 
-    Args:
-        keys: The present one first; at least one.
+    There is at least one key, the present one first.
     """
 
     def __init__(self, keys: Sequence[SigningKey]) -> None:

@@ -14,14 +14,7 @@ from xwheel.model import NO_SECRET, SHARED_SECRET, EnteredAddress, ExecutorGroup
 from xwheel.storage.database.bulk import fetch_rows, update_many
 from xwheel.storage.database.rows import insert_row, one_row
 from xwheel.storage.schema.access_tables import api_token, executor_secret
-from xwheel.storage.schema.tables import (
-    IS_SENT,
-    entered_address,
-    executor,
-    executor_group,
-    job,
-    run,
-)
+from xwheel.storage.schema.tables import IS_SENT, entered_address, executor, executor_group, job, run
 
 REGISTERED: Final = (
     "group_id", "address", "registered_as", "kind", "generation", "instance", "boot", "seen_ms", "secret_id", "by_hand",
@@ -136,11 +129,8 @@ def replace_addresses(conn: Connection, group_id: int, wanted: Mapping[str, int]
     """Make these the addresses of a group, each with the id of its secret.
 
     What was entered otherwise is called no more: its executor goes, unless it registered itself. Where a secret is
-    named, what registered with less than one goes too.
-
-    Raises:
-        ConflictError: There would be more than :data:`MAX_ADDRESSES` in all groups.
-        NotFoundError: The group does not exist.
+    named, what registered with less than one goes too. Raises ConflictError: there would be more than
+    :data:`MAX_ADDRESSES` in all groups; NotFoundError: the group does not exist.
     """
     get_group(conn, group_id, lock=True)
     known = {item.address: item.secret_id for item in list_addresses(conn, [group_id])}
@@ -234,11 +224,7 @@ def insert_group(
     max_running: int = 0,
     glue_types: Sequence[str] = (),
 ) -> ExecutorGroup:
-    """Create a group.
-
-    Raises:
-        ConflictError: The app name is taken.
-    """
+    """Create a group. Raises ConflictError: the app name is taken."""
     values = {
         "app_name": app_name,
         "title": title,
@@ -257,8 +243,7 @@ def insert_group(
 def get_group(conn: Connection, group_id: int, *, lock: bool = False) -> ExecutorGroup:
     """Return a group; ``lock`` holds its row until the transaction ends.
 
-    Raises:
-        NotFoundError: It does not exist.
+    Raises NotFoundError: it does not exist.
     """
     query = select(executor_group).where(executor_group.c.id == group_id)
     return _group(one_row(conn, query.with_for_update() if lock else query, "group", group_id))
@@ -296,8 +281,7 @@ def list_groups(
 def update_group(conn: Connection, group_id: int, changes: Mapping[str, Any], now_ms: int) -> ExecutorGroup:
     """Change a group's title, limit or glue types; the app name is its identity and stays.
 
-    Raises:
-        NotFoundError: It does not exist.
+    Raises NotFoundError: it does not exist.
     """
     values = {**changes, "updated_ms": now_ms}
     if "glue_types" in values:
@@ -309,9 +293,7 @@ def update_group(conn: Connection, group_id: int, changes: Mapping[str, Any], no
 def delete_group(conn: Connection, group_id: int) -> None:
     """Delete a group without jobs, its executors, its tokens and secrets.
 
-    Raises:
-        NotFoundError: It does not exist.
-        ConflictError: It still has jobs.
+    Raises NotFoundError: it does not exist; ConflictError: it still has jobs.
     """
     get_group(conn, group_id)
     has_jobs = select(job.c.id).where(job.c.group_id == group_id, job.c.deleted_ms.is_(None)).limit(1)

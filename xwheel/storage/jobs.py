@@ -165,8 +165,7 @@ def insert_job(conn: Connection, values: Mapping[str, Any]) -> Job:
 def get_job(conn: Connection, job_id: int, *, lock: bool = False) -> Job:
     """Return a job that is not deleted; ``lock`` holds its row until the transaction ends.
 
-    Raises:
-        NotFoundError: It does not exist.
+    Raises NotFoundError: it does not exist.
     """
     query = select(*JOB_COLUMNS).where(job.c.id == job_id, job.c.deleted_ms.is_(None))
     return _job(one_row(conn, query.with_for_update() if lock else query, "job", job_id))

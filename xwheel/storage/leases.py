@@ -41,8 +41,7 @@ class LeaseRow(NamedTuple):
 def take_all_leases(conn: Connection, owner: str) -> dict[int, int]:
     """Take every partition, each under a new epoch, and return these; only for a database with one scheduler.
 
-    Raises:
-        LockError: A lease row is missing.
+    Raises LockError: a lease row is missing.
     """
     conn.execute(delete(node).where(node.c.id != owner))
     conn.execute(update(partition_lease).values(owner=owner, epoch=partition_lease.c.epoch + 1))
@@ -82,11 +81,7 @@ def delete_node(conn: Connection, owner: str) -> None:
 
 
 def list_leases(conn: Connection) -> list[LeaseRow]:
-    """Return all lease rows by partition.
-
-    Raises:
-        LockError: A row is missing.
-    """
+    """Return all lease rows by partition. Raises LockError: a row is missing."""
     query = select(partition_lease.c.partition, partition_lease.c.owner, partition_lease.c.epoch)
     rows = [LeaseRow(*row) for row in conn.execute(query.order_by(partition_lease.c.partition))]
     _check_count(len(rows))
@@ -102,14 +97,8 @@ def take_leases(
     keeps its partitions, and so does one that joined after the nodes were read; one that renews later finds out when it
     reads its leases.
 
-    Args:
-        conn: A connection inside a writing transaction.
-        owner: The node that takes them.
-        wanted: Partition to the holder that was seen, or None.
-        dead: Renewal counter that was seen, for each holder but ``owner`` itself and those that had no row.
-
-    Returns:
-        Partition to new epoch, for those that were taken.
+    ``wanted`` gives by partition the holder that was seen, or None; ``dead`` the renewal counter that was seen, for
+    each holder but ``owner`` itself and those that had no row. Returns the new epoch of each partition that was taken.
     """
     locked = [row for row in _lock_free(conn, wanted) if row.owner == wanted[row.partition]]
     holders = {row.owner for row in locked if row.owner is not None} - {owner}
@@ -185,8 +174,7 @@ def lock_all_leases(conn: Connection) -> None:
 def check_lease_rows(conn: Connection) -> None:
     """Refuse a database whose lease table is not whole.
 
-    Raises:
-        LockError: A row is missing, so that partition could have no holder.
+    Raises LockError: a row is missing, so that partition could have no holder.
     """
     _check_count(conn.execute(select(func.count()).select_from(partition_lease)).scalar_one())
 

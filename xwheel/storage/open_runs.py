@@ -162,13 +162,7 @@ def list_holders(conn: Connection, partitions: Collection[int], after_ms: int) -
 
 
 def find_later(
-    conn: Connection,
-    holder: Holder,
-    partitions: Collection[int],
-    after_ms: int,
-    *,
-    after_id: int,
-    limit: int,
+    conn: Connection, holder: Holder, partitions: Collection[int], after_ms: int, *, after_id: int, limit: int
 ) -> list[int]:
     """Return open runs of an executor whose next check is later than ``after_ms``, by id after a given one.
 

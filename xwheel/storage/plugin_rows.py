@@ -28,9 +28,8 @@ _QUOTES: Final = {"sqlite": '"', "mysql": "`", "postgresql": '"'}
 def insert_rows(conn: Connection, plugin: str, rows: Rows) -> None:
     """Insert checked rows of a plugin, or none of them: what is refused is undone up to the point before.
 
-    Raises:
-        PluginError: The database refuses these rows, and the transaction goes on without them. What it cannot do just
-            now, such as after a deadlock, is raised as it is.
+    Raises PluginError: the database refuses these rows, and the transaction goes on without them. What it cannot do
+    just now, such as after a deadlock, is raised as it is.
     """
     point = conn.begin_nested()
     try:
@@ -73,8 +72,7 @@ def _delete(conn: Connection, columns: Mapping[str, str], ids: Iterable[int]) ->
 def write_rows(conn: Connection, plugin: str, rows: Rows) -> None:
     """Insert checked rows of a plugin in a transaction that is given up if that fails.
 
-    Raises:
-        PluginError: The database refuses these rows. What it cannot do just now is raised as it is.
+    Raises PluginError: the database refuses these rows. What it cannot do just now is raised as it is.
     """
     try:
         for name, items in rows.items():

@@ -59,11 +59,7 @@ class RunIds:
                 continue  # another thread was faster between the two
 
     def take(self, count: int) -> list[int]:
-        """Return ``count`` ids.
-
-        Raises:
-            IdsShortError: Fewer were ensured.
-        """
+        """Return ``count`` ids. Raises IdsShortError: fewer were ensured."""
         taken: list[int] = []
         with self._lock:
             found = sum(map(len, self._ranges))

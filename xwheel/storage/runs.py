@@ -165,8 +165,7 @@ def identity_of(item: Run) -> RunIdentity:
 def insert_runs(conn: Connection, runs: Sequence[Run]) -> None:
     """Insert runs as they are; a planned one enters the queue.
 
-    Raises:
-        DuplicateError: One of them exists already; the transaction must be given up.
+    Raises DuplicateError: one of them exists already; the transaction must be given up.
     """
     if not runs:
         return
@@ -186,11 +185,7 @@ def insert_runs(conn: Connection, runs: Sequence[Run]) -> None:
 
 
 def get_run(conn: Connection, run_id: int) -> Run:
-    """Return a run.
-
-    Raises:
-        NotFoundError: It does not exist.
-    """
+    """Return a run. Raises NotFoundError: it does not exist."""
     return run_of(one_row(conn, select(*RUN_COLUMNS).where(run.c.id == run_id), "run", run_id))
 
 
@@ -223,11 +218,7 @@ def find_existing(conn: Connection, runs: Iterable[Run]) -> set[RunIdentity]:
 
 
 def list_runs(
-    conn: Connection,
-    *,
-    job_id: int | None = None,
-    before: tuple[int, int] | None = None,
-    limit: int = 100,
+    conn: Connection, *, job_id: int | None = None, before: tuple[int, int] | None = None, limit: int = 100
 ) -> list[Run]:
     """Return runs of all jobs or of one, latest due time first, from behind the run with this ``(due_ms, id)``."""
     query = select(*RUN_COLUMNS)

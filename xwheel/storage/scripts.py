@@ -53,11 +53,7 @@ def insert_version(
 
 
 def get_version(conn: Connection, job_id: int, number: int) -> GlueVersion:
-    """Return a version with its source.
-
-    Raises:
-        NotFoundError: It does not exist, or is not kept any more.
-    """
+    """Return a version with its source. Raises NotFoundError: it does not exist, or is not kept any more."""
     query = select(*_ALL).where(glue_version.c.job_id == job_id, glue_version.c.number == number)
     kind = f"source version of job {job_id}"
     if number > LAST_NUMBER:
@@ -81,8 +77,7 @@ def load_versions(
 
     Their lengths are asked for first. At least one version comes, however long it is.
 
-    Returns:
-        The versions, and the jobs of those that were too much.
+    Returns the versions, and the jobs of those that were too much.
     """
     key = (glue_version.c.job_id, glue_version.c.number)
     lengths = select(*key, func.length(glue_version.c.source))

@@ -32,8 +32,7 @@ def lock_setting(conn: Connection, name: str) -> None:
 def insert_setting(conn: Connection, name: str, value: str) -> None:
     """Write a shared setting that is not there yet.
 
-    Raises:
-        DuplicateError: It is there: another node was faster.
+    Raises DuplicateError: it is there: another node was faster.
     """
     try:
         conn.execute(insert(setting).values(name=name, value=value))
@@ -74,10 +73,6 @@ def calendars_version(conn: Connection) -> tuple[tuple[str, int], ...]:
 
 
 def delete_calendar(conn: Connection, name: str) -> None:
-    """Delete a calendar.
-
-    Raises:
-        NotFoundError: It does not exist.
-    """
+    """Delete a calendar. Raises NotFoundError: it does not exist."""
     if conn.execute(delete(calendar).where(calendar.c.name == name)).rowcount == 0:
         raise NotFoundError("calendar", name)

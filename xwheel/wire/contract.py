@@ -89,8 +89,7 @@ def error_response(error: BaseException) -> Response:
 def check_token(given: str | None, *expected: str) -> None:
     """Check that a caller's token is one of ours; takes the same time wherever they differ.
 
-    Raises:
-        AuthError: The token is missing or wrong.
+    Raises AuthError: the token is missing or wrong.
     """
     offered = (given or "").encode("utf-8", "surrogateescape")
     # every expected token is compared, so that time does not tell which one came close
@@ -107,12 +106,7 @@ def join_url(base: str, path: str) -> str:
 def normalise_address(value: str, field: str = ADDRESS_FIELD) -> str:
     """Return the canonical spelling of a base URL: lower-case host, explicit port, no trailing slash.
 
-    Args:
-        value: As the peer spelled it.
-        field: What to call it in errors.
-
-    Raises:
-        WireError: Not an http(s) URL of at most 255 characters, or it has credentials, a query or a fragment.
+    Raises WireError: not an http(s) URL of at most 255 characters, or it has credentials, a query or a fragment.
     """
     text = value.strip()
     if not text or len(text) > MAX_URL:

@@ -93,11 +93,7 @@ def list_secrets(conn: Connection) -> list[StoredSecret]:
 
 
 def get_secret(conn: Connection, name: str) -> StoredSecret:
-    """Return a secret.
-
-    Raises:
-        NotFoundError: There is none of this name.
-    """
+    """Return a secret. Raises NotFoundError: there is none of this name."""
     row = one_row(conn, _SELECT.where(executor_secret.c.name == name), "executor secret", name)
     return StoredSecret(**row._mapping)
 
@@ -105,8 +101,7 @@ def get_secret(conn: Connection, name: str) -> StoredSecret:
 def retire_secret(conn: Connection, name: str, expires_ms: int | None) -> StoredSecret:
     """Set from when a secret opens nothing any more, None for never; return it.
 
-    Raises:
-        NotFoundError: There is none of this name.
+    Raises NotFoundError: there is none of this name.
     """
     change = update(executor_secret).where(executor_secret.c.name == name)
     conn.execute(change.values(expires_ms=expires_ms))
@@ -142,9 +137,7 @@ def rotate_secret(
 def delete_secret(conn: Connection, name: str) -> None:
     """Delete a secret at once.
 
-    Raises:
-        NotFoundError: There is none of this name.
-        ConflictError: An address by hand is called with it.
+    Raises NotFoundError: there is none of this name; ConflictError: an address by hand is called with it.
     """
     user = executors.find_secret_user(conn, get_secret(conn, name).id)
     if user is not None:
@@ -159,8 +152,7 @@ def delete_secret(conn: Connection, name: str) -> None:
 def check_key(conn: Connection, keys: KeyRing) -> None:
     """Make sure that the keys are this cluster's; the first ones that come are noted as such.
 
-    Raises:
-        ConfigError: They are another cluster's, or missing.
+    Raises ConfigError: they are another cluster's, or missing.
     """
     kept = settings.find_setting(conn, KEY)
     if kept is None and keys.fingerprints:
@@ -182,8 +174,7 @@ def check_key(conn: Connection, keys: KeyRing) -> None:
 def bind_key(db: Database, keys: KeyRing) -> None:
     """Make sure that a node's keys are its cluster's, before it does anything.
 
-    Raises:
-        ConfigError: As :func:`check_key`.
+    Raises ConfigError: as :func:`check_key`.
     """
     try:
         db.transaction(lambda conn: check_key(conn, keys))
@@ -195,8 +186,7 @@ def bind_key(db: Database, keys: KeyRing) -> None:
 def seal_all(conn: Connection, keys: KeyRing) -> int:
     """Seal every secret under the first key, and note it as the cluster's; return how many there are.
 
-    Raises:
-        ConfigError: There is no key, or it is another cluster's.
+    Raises ConfigError: there is no key, or it is another cluster's.
     """
     if not keys.fingerprints:
         raise ConfigError(f"{SETTING} is not set: there is no key to encrypt under")

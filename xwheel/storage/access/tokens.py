@@ -112,9 +112,8 @@ def insert_token(
 ) -> KnownToken:
     """Store the digest of a token for the jobs of a group, or for the management API.
 
-    Raises:
-        ConflictError: The name is taken, or there are as many tokens as there may be.
-        NotFoundError: The group does not exist.
+    Raises ConflictError: the name is taken, or there are as many tokens as there may be; NotFoundError: the group does
+    not exist.
     """
     if group_id is not None:
         executors.get_group(conn, group_id)
@@ -147,11 +146,7 @@ def list_tokens(conn: Connection) -> Sequence[KnownToken]:
 
 
 def get_token(conn: Connection, name: str) -> KnownToken:
-    """Return a token.
-
-    Raises:
-        NotFoundError: There is none of this name.
-    """
+    """Return a token. Raises NotFoundError: there is none of this name."""
     found = find_token(conn, name)
     if found is None:
         raise NotFoundError("token", name)
@@ -190,9 +185,7 @@ def has_unrestricted(conn: Connection) -> bool:
 def delete_token(conn: Connection, name: str) -> None:
     """Delete a token.
 
-    Raises:
-        NotFoundError: There is none of this name.
-        ConflictError: It is the last one that opens the management API.
+    Raises NotFoundError: there is none of this name; ConflictError: it is the last one that opens the management API.
     """
     # locked in one order, so that two callers cannot delete the last two from each other
     unrestricted = list(conn.execute(_unrestricted().order_by(api_token.c.id).with_for_update()).scalars())
@@ -213,9 +206,7 @@ def replace_token(conn: Connection, name: str, token: str, now_ms: int) -> None:
 def update_used(conn: Connection, used: Mapping[int, int]) -> None:
     """Note when tokens were last used.
 
-    Args:
-        conn: Connection.
-        used: Id of a token to that time, in milliseconds.
+    ``used`` gives that time by a token's id, in milliseconds.
     """
     update_many(conn, api_token, ("used_ms",), sorted(used.items()))
 

@@ -33,9 +33,8 @@ SQL_MODE: Final = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBS
 def parse(text: str) -> URL:
     """Return the URL, with its driver spelled out.
 
-    Raises:
-        ConfigError: It is malformed, names a database or driver that xwheel does not speak, or no database. The
-            message holds nothing of it that could be a password.
+    Raises ConfigError: it is malformed, names a database or driver that xwheel does not speak, or no database. The
+    message holds nothing of it that could be a password.
     """
     try:
         url = make_url(text)
@@ -55,8 +54,7 @@ def parse(text: str) -> URL:
 def with_password(section: DatabaseSection) -> str:
     """Return the URL of the settings, with the password that they hold apart from it.
 
-    Raises:
-        ConfigError: The URL or the file cannot be used.
+    Raises ConfigError: the URL or the file cannot be used.
     """
     if section.password is None and section.password_file is None:
         return section.url

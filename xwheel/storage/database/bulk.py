@@ -98,9 +98,7 @@ class ById:
     To build a statement out of objects costs more than to run it. Ids travel as one JSON parameter to SQLite, as one
     array to PostgreSQL, so its text is always the same, and one by one to MariaDB.
 
-    Args:
-        column: The key.
-        build: Gives the statement, from the condition on the key.
+    ``build`` gives the statement, from the condition on the key.
     """
 
     def __init__(self, column: Column[Any], build: Callable[[ColumnElement[bool]], S]) -> None:
@@ -166,8 +164,7 @@ def update_many(
         by_key: Lock no other row. MariaDB reads and locks all rows of a small table unless it is told not to, and so
             waits for those that others have just written.
 
-    Returns:
-        How many rows were changed.
+    Returns how many rows were changed.
     """
     if not rows:
         return 0
@@ -215,11 +212,7 @@ def insert_values(
 ) -> None:
     """Insert rows into a table of which the name alone is known, in few statements.
 
-    Args:
-        conn: A connection inside a writing transaction.
-        table: Its name.
-        columns: Names of columns.
-        rows: One value for each column: numbers, strings, bytes, booleans or None; not none.
+    Each row, of which there is at least one, has a number, string, bytes, boolean or None for each column.
     """
     kinds: tuple[str, ...] = ()
     if conn.dialect.name == "postgresql":
@@ -277,8 +270,7 @@ _KINDS: Final[dict[type[Any], str]] = {
 def array_text(values: Sequence[Any]) -> str:
     """Return the text of a PostgreSQL array; psycopg inspects each value of a list many times.
 
-    Args:
-        values: Numbers, strings, bytes, booleans or None.
+    Values are numbers, strings, bytes, booleans or None.
     """
     if set(map(type, values)) <= {int, bool}:
         return "{" + ",".join(map(str, values)) + "}"

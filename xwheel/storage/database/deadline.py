@@ -47,9 +47,7 @@ class ThreadLimits(threading.local):
 class AnswerDeadline:
     """The answer that one connection waits for.
 
-    Args:
-        limits: How long the waiting thread may wait.
-        number: A file descriptor of the connection's socket, which belongs to this object.
+    The file descriptor ``number`` of the connection's socket belongs to this object.
     """
 
     def __init__(self, limits: ThreadLimits, number: int) -> None:
@@ -94,8 +92,7 @@ class Deadlines:
     The loop runs from the first connection until :meth:`close`, and then until no connection is left: a thread that
     did not end in time may wait for an answer still.
 
-    Args:
-        statement_s: How long one answer may take where no other limit is set.
+    One answer may take ``statement_s`` where no other limit is set.
     """
 
     def __init__(self, statement_s: float) -> None:
@@ -116,9 +113,7 @@ class Deadlines:
     def attach(self, engine: Engine, make: Callable[[Any, dict[str, Any], float], Any]) -> None:
         """Let the engine open connections that note their waits.
 
-        Args:
-            engine: What opens connections.
-            make: Opens one: the driver's arguments and options, and how long it may take in seconds.
+        ``make`` opens one: the driver's arguments and options, and how long it may take in seconds.
         """
 
         def connect(_dialect: object, _record: object, arguments: Any, options: Any) -> Any:
@@ -132,9 +127,7 @@ class Deadlines:
     def limited(self, deadline_ms: int | None, statement_ms: int | None) -> Iterator[None]:
         """Limit what this thread does inside the block; an outer block's deadline holds as well.
 
-        Args:
-            deadline_ms: How long all of it may take; None for no limit.
-            statement_ms: How long one answer may take; None for what is usual.
+        All of it may take ``deadline_ms`` (None: no limit), one answer ``statement_ms`` (None: what is usual).
         """
         limits = self._limits
         before = limits.until_s, limits.statement_s

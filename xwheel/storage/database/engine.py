@@ -101,12 +101,7 @@ class Database:
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        pool_size: int = 8,
-        statement_s: float = STATEMENT_S,
-        idle_s: int = outage.IDLE_S,
+        self, url: str, *, pool_size: int = 8, statement_s: float = STATEMENT_S, idle_s: int = outage.IDLE_S
     ) -> None:
         try:
             parsed = address.parse(url)

@@ -143,10 +143,7 @@ SQLITE: Final = {
 def explain(error: BaseException, url: URL | None = None, *, connecting: bool = False) -> XwheelError | None:
     """Return what a driver's error means; None if it is none that an operator can do something about.
 
-    Args:
-        error: What SQLAlchemy or the driver raised.
-        url: Where the database is, so that it can be named.
-        connecting: No statement was sent yet, so that any failure is one of the connection.
+    ``connecting`` says that no statement was sent yet, so that any failure is one of the connection.
     """
     if isinstance(error, TypeError) and str(error).startswith("Connection.__init__() got an unexpected"):
         return ConfigError(

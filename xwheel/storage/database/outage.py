@@ -68,13 +68,7 @@ def is_retryable(error: DBAPIError) -> bool:
 
 
 def translate(error: DBAPIError | PoolTimeout, phase: Phase, url: URL) -> XwheelError | None:
-    """Return what a failure means for the transaction; None for one that is no outage.
-
-    Args:
-        error: What SQLAlchemy raised.
-        phase: When.
-        url: Where the database is, so that it can be named.
-    """
+    """Return what a failure means for the transaction; None for one that is no outage."""
     if isinstance(error, PoolTimeout):
         return DatabaseUnreachableError(NO_PLACE)
     is_lost = phase is not Phase.CONNECT and error.connection_invalidated
@@ -101,10 +95,7 @@ def is_of_database(error: PluginError) -> bool:
 def watch(engine: Engine, *, statement_s: float, idle_s: int) -> None:
     """Let a server's connections end where others would wait for them, and be replaced once they are broken.
 
-    Args:
-        engine: The engine.
-        statement_s: How long a statement may take.
-        idle_s: After how long the server ends a transaction whose client is silent.
+    A statement may take ``statement_s``; after ``idle_s`` the server ends a transaction whose client is silent.
     """
     prepare = _prepare_postgresql if engine.dialect.name == "postgresql" else _prepare_mariadb
     lock_s = max(1, min(LOCK_WAIT_S, int(statement_s * LOCK_SHARE)))

@@ -74,9 +74,8 @@ _TABLE_RIGHTS: Final = text(
 def check_server(db: Database) -> None:
     """Make sure that the server is one that xwheel can work with, with what the session really has.
 
-    Raises:
-        DatabaseReadOnlyError: It is one, and only reads, which may pass.
-        DatabaseRefusedError: It is not; the message says what to change.
+    Raises DatabaseReadOnlyError: it is one, and only reads, which may pass; DatabaseRefusedError: it is not; the
+    message says what to change.
     """
     closed: str | None = None
     with db.read() as conn:
@@ -97,8 +96,7 @@ def check_server(db: Database) -> None:
 def check_rights(db: Database) -> None:
     """Make sure that a node may read and write all tables, and that they are as an upgrade made them.
 
-    Raises:
-        DatabaseRefusedError: It may not; the message names the GRANT.
+    Raises DatabaseRefusedError: it may not; the message names the GRANT.
     """
     match db.backend:
         case "sqlite":
@@ -115,10 +113,8 @@ def check_may_upgrade(db: Database) -> None:
     """Make sure that our user may change the schema, before an upgrade stops half-way.
 
     MariaDB commits each change of the schema by itself; there, a small table is made, used and dropped. PostgreSQL and
-    SQLite take back the whole of an upgrade that fails.
-
-    Raises:
-        DatabaseRefusedError: It may not; the message names the GRANT.
+    SQLite take back the whole of an upgrade that fails. Raises DatabaseRefusedError: it may not; the message names the
+    GRANT.
     """
     if db.backend != "mysql":
         return

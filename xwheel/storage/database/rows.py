@@ -32,9 +32,7 @@ def in_parts(
 def groups_among(groups: Collection[int] | None, group_id: int | None) -> list[int] | None:
     """Return the groups whose rows are wanted, in order; None for all.
 
-    Args:
-        groups: Those whose rows may be seen; None for all.
-        group_id: The one that is asked for; None for any.
+    ``groups`` are those whose rows may be seen, None for all; ``group_id`` is the one asked for, None for any.
     """
     if group_id is not None:
         return [group_id] if groups is None or group_id in groups else []
@@ -44,14 +42,7 @@ def groups_among(groups: Collection[int] | None, group_id: int | None) -> list[i
 def one_row(conn: Connection, query: Select[Any], kind: str, key: object) -> Row[Any]:
     """Return the one row of a query.
 
-    Args:
-        conn: Connection.
-        query: Selects one row at most.
-        kind: What it is, for the message: ``job``.
-        key: By which it is known.
-
-    Raises:
-        NotFoundError: There is none.
+    Raises NotFoundError if there is none; its message names the kind (``job``) and the key.
     """
     row = conn.execute(query).one_or_none()
     if row is None:

@@ -93,9 +93,8 @@ class DatabaseStart:
     def run(self, part: Callable[[], T]) -> T:
         """Do a part of the start, again and again while the database is away; return what it returns.
 
-        Raises:
-            StartEndedError: The process is to end.
-            XwheelError: What the part raises, if waiting does not help, or helped too long.
+        Raises StartEndedError: the process is to end; XwheelError: what the part raises, if waiting does not help, or
+        helped too long.
         """
         end_s: float | None = None
         pause_s = FIRST_PAUSE_S
@@ -148,15 +147,7 @@ def start_with(
 ) -> DatabaseStart:
     """Open the database of the settings for a process that starts, and make sure that a node can work with it.
 
-    Args:
-        config: The settings.
-        create: Create the tables of an empty SQLite database.
-        tables: Those of plugins that must be there.
-        wait_s: For how long to wait for a database that is away; None for what the settings say.
-        pause: Waits this many seconds; returns whether the process is to end meanwhile.
-
-    Raises:
-        XwheelError: As :class:`DatabaseStart` says.
+    Arguments and errors are those of :class:`DatabaseStart`; without ``wait_s`` it waits as long as the settings say.
     """
     schedule = config.schedule
     db = Database(
@@ -175,15 +166,7 @@ def open_database(
 ) -> Database:
     """Open the database of the settings without waiting for it, and make sure that a node can work with it.
 
-    Args:
-        config: The settings.
-        create: Create the tables of an empty SQLite database.
-        tables: Those of plugins that must be there.
-
-    Raises:
-        DatabaseUnreachableError: There is no connection.
-        DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
-        SchemaError: The schema is older, newer or foreign.
+    Arguments and errors are those of :class:`DatabaseStart`.
     """
     return start_with(config, create=create, tables=tables, wait_s=0).db
 
@@ -193,8 +176,7 @@ def upgrade(
 ) -> tuple[str | None, str, Mapping[str, list[str]]]:
     """Bring the schema to the one this version needs, and the tables of plugins after it.
 
-    Returns:
-        The schema's revision before (None for no tables) and now, and by plugin the migrations that it lacked.
+    Returns the schema's revision before (None for no tables) and now, and by plugin the migrations that it lacked.
 
     Raises:
         ConfigError: The URL cannot be used.
@@ -220,9 +202,7 @@ def upgrade(
 def reach(db: Database) -> None:
     """Make a first connection.
 
-    Raises:
-        DatabaseUnreachableError: There is none.
-        DatabaseRefusedError: Trying again would not help.
+    Raises DatabaseUnreachableError: there is none; DatabaseRefusedError: trying again would not help.
     """
     with explained(db.engine.url, connecting=True), db.engine.connect() as conn:
         conn.execute(text("SELECT 1"))

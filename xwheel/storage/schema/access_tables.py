@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Index,
-    LargeBinary,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-)
+from sqlalchemy import BigInteger, Column, Index, LargeBinary, String, Table, Text, UniqueConstraint
 from sqlalchemy.dialects.mysql import BINARY
 
 from xwheel.storage.schema.tables import AutoId, metadata

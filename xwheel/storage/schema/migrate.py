@@ -52,8 +52,7 @@ def current_revision(db: Database) -> str | None:
 def upgrade(db: Database, revision: str = "head") -> None:
     """Bring the schema up to a revision, by default the newest; nothing happens if it is there.
 
-    Raises:
-        SchemaError: The schema is a newer version's, or the tables are another program's.
+    Raises SchemaError: the schema is a newer version's, or the tables are another program's.
     """
     with alone(db) as conn:
         current = _revision(conn)
@@ -76,8 +75,7 @@ def upgrade(db: Database, revision: str = "head") -> None:
 def downgrade(db: Database, revision: str) -> None:
     """Bring the schema down to a revision; ``base`` removes all tables but those of plugins.
 
-    Raises:
-        SchemaError: Another process changes the schema.
+    Raises SchemaError: another process changes the schema.
     """
     with alone(db) as conn:
         command.downgrade(_config(conn), revision)
@@ -86,8 +84,7 @@ def downgrade(db: Database, revision: str) -> None:
 def check_schema(db: Database) -> None:
     """Make sure that the schema is the one this version needs.
 
-    Raises:
-        SchemaError: It is older, newer or foreign; the message says what to do.
+    Raises SchemaError: it is older, newer or foreign; the message says what to do.
     """
     current, head = current_revision(db), head_revision()
     if current == head:
@@ -170,8 +167,7 @@ def _config(conn: Connection) -> AlembicConfig:
 def alone(db: Database) -> Iterator[Connection]:
     """Give a connection inside a writing transaction of the one process that changes the schema; others wait.
 
-    Raises:
-        SchemaError: Another process has changed it for a minute.
+    Raises SchemaError: another process has changed it for a minute.
     """
     with db.limited(statement_ms=LONGEST_MS), _locked_server(db), db.write() as conn:
         if db.backend == "postgresql":

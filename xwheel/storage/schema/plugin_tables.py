@@ -25,10 +25,8 @@ OURS: Final = frozenset({*metadata.tables, VERSION_TABLE})
 def upgrade(db: Database, tables: Mapping[str, Tables]) -> dict[str, list[str]]:
     """Apply what the database lacks, each migration in a transaction of its own; return their names by plugin.
 
-    What fails stops nothing of other plugins, whose migrations are applied first.
-
-    Raises:
-        SchemaError: A migration failed, or the database has one that the plugin does not know; names the plugin.
+    What fails stops nothing of other plugins, whose migrations are applied first. Raises SchemaError: a migration
+    failed, or the database has one that the plugin does not know; names the plugin.
     """
     applied: dict[str, list[str]] = {}
     failed: list[SchemaError] = []
@@ -47,8 +45,7 @@ def upgrade(db: Database, tables: Mapping[str, Tables]) -> dict[str, list[str]]:
 def check(db: Database, tables: Mapping[str, Tables]) -> None:
     """Make sure that the database has all tables of plugins, as these versions of the plugins need them.
 
-    Raises:
-        SchemaError: It lacks a migration or a table, or has a migration that the plugin does not know.
+    Raises SchemaError: it lacks a migration or a table, or has a migration that the plugin does not know.
     """
     if not tables:
         return
@@ -181,8 +178,7 @@ def _guarding_names(known: KnownTables) -> Iterator[None]:
 def _lacking(conn: Connection, known: KnownTables) -> list[Migration]:
     """Return which migrations a database lacks, in their order.
 
-    Raises:
-        SchemaError: It has one that the plugin does not know, or one behind another that it lacks.
+    Raises SchemaError: it has one that the plugin does not know, or one behind another that it lacks.
     """
     mine = plugin_migration.c
     rows = conn.execute(select(mine.name).where(mine.plugin == known.name).order_by(mine.position, mine.name))

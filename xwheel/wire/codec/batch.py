@@ -53,11 +53,7 @@ def encode_batch(instance: str, runs: Sequence[TriggerRequest]) -> bytes:
 def decode_batch(body: bytes) -> tuple[str, list[TriggerRequest], list[BadItem]]:
     """Read ``/runBatch``; a run that cannot be read fails alone.
 
-    Returns:
-        The instance that is meant, the good runs and the bad ones.
-
-    Raises:
-        WireError: The body as a whole cannot be read.
+    Returns the instance that is meant, the good runs and the bad ones. Raises WireError: the whole cannot be read.
     """
     item = parse_object(body)
     good, bad = read_items(as_list("runs", item.get("runs")), read_trigger, "logId")
@@ -105,8 +101,7 @@ def encode_states(instance: str, keys: Sequence[RunKey]) -> bytes:
 def decode_states(body: bytes) -> tuple[str, list[RunKey]]:
     """Read ``/runState``: the instance that is meant, and the runs.
 
-    Raises:
-        WireError: Names the field and what is allowed.
+    Raises WireError: names the field and what is allowed.
     """
     item = parse_object(body)
     instance = to_text("instance", item.get("instance"), MAX_WORD)
@@ -143,8 +138,7 @@ def state_payload(instance: str, answers: Sequence[StateAnswer]) -> dict[str, An
 def read_state_reply(payload: object) -> Answers[StateAnswer]:
     """Read the reply to ``/runState``; answers that cannot be read are left out, so their fate is unknown.
 
-    Raises:
-        WireError: The reply as a whole cannot be read.
+    Raises WireError: the reply as a whole cannot be read.
     """
     return _read_answers(payload, _read_state_answer)
 

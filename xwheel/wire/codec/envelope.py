@@ -26,8 +26,7 @@ def encode_response(response: Response) -> bytes:
 def decode_response(body: bytes) -> Response:
     """Read an envelope: ``data``, then ``content``; an array is how Go executors refuse a run.
 
-    Raises:
-        WireError: Not JSON, or no whole number under ``code``.
+    Raises WireError: not JSON, or no whole number under ``code``.
     """
     found = parse(body)
     if isinstance(found, list) and found:

@@ -35,11 +35,7 @@ T = TypeVar("T")
 
 
 def parse(body: bytes) -> Any:
-    """Decode JSON.
-
-    Raises:
-        WireError: Empty, not JSON, not UTF-8, or nested too deeply.
-    """
+    """Decode JSON. Raises WireError: empty, not JSON, not UTF-8, or nested too deeply."""
     if not body or body.isspace():
         raise WireError("request body is empty")
     try:
@@ -56,11 +52,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
 
 def as_object(name: str, value: Any) -> dict[str, Any]:
-    """Return the value if it is a JSON object.
-
-    Raises:
-        WireError: It is not one.
-    """
+    """Return the value if it is a JSON object. Raises WireError: it is not one."""
     if not isinstance(value, dict):
         raise WireError(f"{name}: must be a JSON object")
     return value
@@ -69,8 +61,7 @@ def as_object(name: str, value: Any) -> dict[str, Any]:
 def as_list(name: str, value: Any) -> list[Any]:
     """Return the value if it is a JSON array of a bearable length.
 
-    Raises:
-        WireError: It is not one, or too long.
+    Raises WireError: it is not one, or too long.
     """
     if not isinstance(value, list) or len(value) > MAX_BATCH:
         raise WireError(f"{name}: must be a JSON array of at most {MAX_BATCH} items")
@@ -86,8 +77,7 @@ def extra_of(item: dict[str, Any]) -> dict[str, Any]:
 def to_int(name: str, value: Any, low: int, high: int) -> int:
     """Return an integer; quoted numerals and whole floats count.
 
-    Raises:
-        WireError: Not a whole number from ``low`` to ``high``.
+    Raises WireError: not a whole number from ``low`` to ``high``.
     """
     number: int | None = None
     if type(value) is int:
@@ -104,19 +94,14 @@ def to_int(name: str, value: Any, low: int, high: int) -> int:
 
 
 def to_id(name: str, value: Any) -> int:
-    """Return an id, 1 to 2**53 - 1.
-
-    Raises:
-        WireError: It is not one.
-    """
+    """Return an id, 1 to 2**53 - 1. Raises WireError: it is not one."""
     return to_int(name, value, 1, MAX_ID)
 
 
 def to_text(name: str, value: Any, limit: int) -> str:
     """Return a string; numerals and booleans become text, null becomes empty.
 
-    Raises:
-        WireError: An object, an array, or more than ``limit`` characters.
+    Raises WireError: an object, an array, or more than ``limit`` characters.
     """
     if value is None:
         return ""

@@ -47,11 +47,7 @@ def _part_item(part: LogPart) -> dict[str, Any]:
 def decode_log_parts(body: bytes) -> tuple[str, list[LogPart], list[BadItem]]:
     """Read the body; a part that cannot be read fails alone.
 
-    Returns:
-        The instance that sends, the good parts and the bad ones.
-
-    Raises:
-        WireError: The body as a whole cannot be read.
+    Returns the instance that sends, the good parts and the bad ones. Raises WireError: the whole cannot be read.
     """
     item = parse_object(body)
     good, bad = read_items(as_list("logs", item.get("logs")), _read_part, "logId")
@@ -84,8 +80,7 @@ def receipts_payload(receipts: Sequence[LogReceipt]) -> dict[str, Any]:
 def read_receipts(payload: object) -> list[LogReceipt]:
     """Read the reply; receipts that cannot be read are left out.
 
-    Raises:
-        WireError: The reply as a whole cannot be read.
+    Raises WireError: the reply as a whole cannot be read.
     """
     item = as_object("data", payload)
     good, _ = read_items(as_list("logs", item.get("logs")), _read_receipt, "id")

@@ -46,12 +46,7 @@ def encode_registry(request: RegistryRequest) -> bytes:
             "registryGroup": request.group,
             "registryKey": request.app_name,
             "registryValue": request.address,
-            EXTRA: {
-                "instance": request.instance,
-                "boot": request.boot,
-                "labels": request.labels,
-                **declares,
-            },
+            EXTRA: {"instance": request.instance, "boot": request.boot, "labels": request.labels, **declares},
         }
     )
 
@@ -59,8 +54,7 @@ def encode_registry(request: RegistryRequest) -> bytes:
 def decode_registry(body: bytes) -> RegistryRequest:
     """Read a beat or a farewell; the address stays as spelled.
 
-    Raises:
-        WireError: A field is blank, too long or of the wrong type; the message names it.
+    Raises WireError: a field is blank, too long or of the wrong type; the message names it.
     """
     item = parse_object(body)
     values = {
@@ -95,10 +89,7 @@ def _labels(value: Any) -> dict[str, str]:
 def encode_callbacks(items: Sequence[CallbackItem], *, generation: int = 3, instance: str = "") -> bytes:
     """Return a batch of outcomes: an array, from the fourth generation on an object.
 
-    Args:
-        items: The outcomes.
-        generation: Of the scheduler that gets them.
-        instance: The executor instance that says so; empty leaves it unsaid.
+    The generation is that of the scheduler that gets them; an empty instance leaves the executor's instance unsaid.
     """
     wire = [callback_item(item) for item in items]
     if instance:
@@ -130,11 +121,8 @@ def callback_item(item: CallbackItem) -> dict[str, Any]:
 def decode_callbacks(body: bytes) -> tuple[list[CallbackItem], list[BadItem]]:
     """Read outcomes from an array, an object with ``callbackList``, or a single item.
 
-    Returns:
-        The items that could be read, and those that could not: one bad item fails alone.
-
-    Raises:
-        WireError: The body as a whole cannot be read.
+    Returns the items that could be read, and those that could not: one bad item fails alone.
+    Raises WireError: the body as a whole cannot be read.
     """
     found = parse(body)
     if isinstance(found, dict):
@@ -143,11 +131,7 @@ def decode_callbacks(body: bytes) -> tuple[list[CallbackItem], list[BadItem]]:
 
 
 def read_callback(item: dict[str, Any]) -> CallbackItem:
-    """Read one outcome from decoded JSON.
-
-    Raises:
-        WireError: Names the field and what is allowed.
-    """
+    """Read one outcome from decoded JSON. Raises WireError: names the field and what is allowed."""
     code, message = read_result(item)
     extra = extra_of(item)
     state = _OUTCOMES.get(text_in(extra, "state", MAX_WORD))

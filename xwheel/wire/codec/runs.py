@@ -70,8 +70,7 @@ def trigger_item(request: TriggerRequest) -> dict[str, Any]:
 def trigger_bytes(*texts: str) -> int:
     """Return how many bytes a trigger takes as JSON, at most.
 
-    Args:
-        *texts: All its texts that have no bound of their own: handler, parameter, glue type, source.
+    ``texts`` are all that have no bound of their own: handler, parameter, glue type, source.
     """
     return FIXED_BYTES + text_bytes(*texts)
 
@@ -82,11 +81,7 @@ def decode_trigger(body: bytes) -> TriggerRequest:
 
 
 def read_trigger(item: dict[str, Any]) -> TriggerRequest:
-    """Read one trigger from decoded JSON.
-
-    Raises:
-        WireError: Names the field and what is allowed.
-    """
+    """Read one trigger from decoded JSON. Raises WireError: names the field and what is allowed."""
     extra = extra_of(item)
     total = int_in(item, "broadcastTotal", MAX_INT, default=1)
     index = int_in(item, "broadcastIndex", MAX_INT)
@@ -180,10 +175,8 @@ def log_payload(data: LogData) -> dict[str, Any]:
 def read_log_data(payload: object) -> LogData:
     """Read a piece of log out of :attr:`Response.data`.
 
-    A text that stands for a log that is not there is no line of it: reading goes on where it began.
-
-    Raises:
-        WireError: Names the field and what is allowed.
+    A text that stands for a log that is not there is no line of it: reading goes on where it began. Raises WireError:
+    names the field and what is allowed.
     """
     item = as_object("data", payload)
     is_end = item.get("isEnd", item.get("end", False))
@@ -193,8 +186,5 @@ def read_log_data(payload: object) -> LogData:
     if content in TEXTS_NO_LOG:
         return LogData(from_line=from_line, to_line=from_line - 1, content=content, is_end=True)
     return LogData(
-        from_line=from_line,
-        to_line=to_line,
-        content=content,
-        is_end=is_end is True or is_end == "true",
+        from_line=from_line, to_line=to_line, content=content, is_end=is_end is True or is_end == "true"
     )

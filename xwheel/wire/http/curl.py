@@ -86,8 +86,7 @@ class _Body(BytesIO):
 class _Answer(BytesIO):
     """What came, up to a limit: older versions of curl bound only answers that say how long they are.
 
-    Args:
-        limit: In bytes.
+    The limit is in bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -148,10 +147,7 @@ class _Door:
 class Slot:
     """A curl handle with its buffer; kept and used again.
 
-    Args:
-        max_answer: Larger answers end as an error, in bytes.
-        tls: The certificates that https trusts and shows.
-        guard: Which addresses may be called; None for all.
+    Answers of more than ``max_answer`` bytes end as an error; without a guard all addresses may be called.
     """
 
     __slots__ = ("_door", "body", "buffer", "call", "curl", "headers")
@@ -207,13 +203,7 @@ class Slot:
         status = curl.getinfo(pycurl.RESPONSE_CODE)
         body = self.buffer.getvalue()
         return call, HttpResult(
-            key=call.key,
-            status=status,
-            body=body,
-            error="",
-            sent=True,
-            cost_ms=cost_ms,
-            repeated=repeated,
+            key=call.key, status=status, body=body, error="", sent=True, cost_ms=cost_ms, repeated=repeated
         )
 
 

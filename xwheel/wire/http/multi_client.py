@@ -104,8 +104,7 @@ class MultiClient:
     def poll(self, timeout_ms: int) -> list[HttpResult]:
         """Move everything on; wait at most this long if there is nothing to move.
 
-        Returns:
-            Calls that ended, in the order they did; empty after a wake or the timeout.
+        Returns calls that ended, in the order they did; none after a wake or the timeout.
         """
         self._start_waiting()
         events = self._wait(0 if self._results else timeout_ms)

@@ -44,11 +44,7 @@ class RestClient:
     Attributes:
         base_url: Where the API listens, without a slash at the end.
 
-    Args:
-        base_url: Where the API listens, without a path.
-        token: Management token.
-        timeout_s: Limit for connecting, and again for each stretch without a byte, in seconds.
-        tls: The certificates that https trusts and shows.
+    The base URL has no path; ``timeout_s`` is the limit for connecting, and again for each stretch without a byte.
     """
 
     def __init__(self, base_url: str, token: str, *, timeout_s: float = 10, tls: TlsFiles = NO_FILES) -> None:
@@ -90,9 +86,7 @@ class RestClient:
     def send_file(self, path: str, file: Path, *, params: Mapping[str, Any] | None = None) -> Any:
         """Send a file as the body of a POST, without holding it in memory, and return the decoded answer.
 
-        Raises:
-            FieldError: It cannot be read.
-            XwheelError: What :meth:`call` raises.
+        Raises FieldError: it cannot be read; XwheelError: what :meth:`call` raises.
         """
         query = urlencode({name: value for name, value in (params or {}).items() if value is not None})
         headers = {"Content-Type": "application/octet-stream", "Expect": "100-continue"}

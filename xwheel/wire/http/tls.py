@@ -33,8 +33,7 @@ NO_FILES: Final = TlsFiles()
 def check_tls(section: TlsSection) -> TlsFiles:
     """Return the files that the settings name, if they can be used; a key that others can read is warned of.
 
-    Raises:
-        ConfigError: One is missing, unreadable or something else, or key and certificate do not belong together.
+    Raises ConfigError: one is missing, unreadable or something else, or key and certificate do not belong together.
     """
     if section.cert_file is None and section.key_file is not None:
         raise ConfigError("tls.cert_file: is missing: the certificate of tls.key_file")
