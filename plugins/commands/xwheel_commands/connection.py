@@ -302,7 +302,8 @@ class ConfiguredDatabase(Printer):
         from xwheel.model.access import acting
         from xwheel.storage.database.startup import open_database
 
-        with closing(open_database(self.config, create=False)) as db, acting(command_actor()):
+        tables = self.plugins.tables
+        with closing(open_database(self.config, create=False, tables=tables)) as db, acting(command_actor()):
             yield db
 
     def change(self, work: Callable[[Connection, AuditTrail], T]) -> T:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.databases import upgrade
 from xwheel.cli import main
 from xwheel.runtime.sealing import read_keys
 from xwheel.storage import executors
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.access.executor_secrets import StoredSecret
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import migrate
 
 
 class Shell:
@@ -59,7 +59,7 @@ class Shell:
 def xwheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
     shell = Shell(tmp_path, monkeypatch, capsys)
     db = Database(shell.url)
-    migrate.upgrade(db)
+    upgrade(db)
     db.transaction(lambda conn: executors.insert_group(conn, app_name="orders", title="", now_ms=1))
     db.close()
     return shell

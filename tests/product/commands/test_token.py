@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.databases import upgrade
 from xwheel.cli import main
 from xwheel.storage import executors
 from xwheel.storage.access import tokens
@@ -43,7 +44,7 @@ class Shell:
 def xwheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
     url = f"sqlite:///{tmp_path / 'x.db'}"
     db = Database(url)
-    migrate.upgrade(db)
+    upgrade(db)
     db.transaction(lambda conn: executors.insert_group(conn, app_name="orders", title="", now_ms=1))
     db.close()
     return Shell(url, monkeypatch, capsys)
@@ -108,6 +109,17 @@ def test_a_missing_schema_is_named_and_none_is_made(
     xwheel.url = f"sqlite:///{tmp_path / 'other.db'}"
     status, _, err = xwheel("create", "ops")
     assert status == 4
+    assert "xwheel db upgrade" in err
+
+
+def test_a_schema_without_the_tables_of_plugins_is_named(xwheel: Shell, tmp_path: Path) -> None:
+    xwheel.url = f"sqlite:///{tmp_path / 'core.db'}"
+    db = Database(xwheel.url)
+    migrate.upgrade(db)  # as the core alone does
+    db.close()
+    status, _, err = xwheel("create", "ops")
+    assert status == 4
+    assert "the database lacks 1 migrations of its tables" in err
     assert "xwheel db upgrade" in err
 
 

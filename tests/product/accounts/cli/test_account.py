@@ -14,13 +14,13 @@ from xwheel_accounts.storage import accounts
 from xwheel_accounts.storage.accounts import Account
 from xwheel_accounts.tables import audit, sign_in_link
 
+from tests.support.databases import upgrade
 from xwheel.cli import main
 from xwheel.errors import StorageError
 from xwheel.model.access import Grant, Grants, Role
 from xwheel.storage import executors
 from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import migrate
 
 
 class Shell:
@@ -58,7 +58,7 @@ class Shell:
 def xwheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
     url = f"sqlite:///{tmp_path / 'x.db'}"
     db = Database(url)
-    migrate.upgrade(db)
+    upgrade(db)
     for name in ("orders", "billing"):
         db.transaction(
             lambda conn, name=name: executors.insert_group(conn, app_name=name, title="", now_ms=1)

@@ -18,12 +18,12 @@ from xwheel_accounts.audit.trail import signing_keys
 from xwheel_accounts.tables import audit
 
 from tests.product.accounts.audit.conftest import NOW, HeldPartitions
+from tests.support.databases import upgrade
 from xwheel.cli import main
 from xwheel.config.sections import AuditSection
 from xwheel.runtime.sealing import make_key, read_keys
 from xwheel.storage import executors
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import migrate
 
 
 class Site:
@@ -37,7 +37,7 @@ class Site:
         self.key_file.chmod(0o600)
         patch.setenv("XWHEEL_SECURITY__KEY_FILE", str(self.key_file))
         self.db = Database(self.url)
-        migrate.upgrade(self.db)
+        upgrade(self.db)
         self.db.transaction(lambda conn: executors.insert_group(conn, app_name="orders", title="", now_ms=1))
 
     def __call__(self, *words: str) -> tuple[int, str, str]:
