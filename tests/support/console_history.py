@@ -12,12 +12,12 @@ from xwheel_devtools.testing import sample_run
 from xwheel_reports import storage as reports
 
 from benchmarks import _history
+from tests.support.databases import upgrade
 from xwheel.model import Run, RunState
 from xwheel.model.access import Grant, Permission, Role
 from xwheel.model.reasons import RunReason
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.schema import migrate
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -120,6 +120,6 @@ def permissions_of(role: str, *, script: bool = False) -> set[str]:
 def make_long_history(file: Path, jobs: int, runs: int) -> None:
     """Make an SQLite database in which so many jobs ran so many times, for a node that starts afterwards."""
     db = Database(f"sqlite:///{file}")
-    migrate.upgrade(db)
+    upgrade(db)
     _history.fill(db, jobs, runs)
     db.close()

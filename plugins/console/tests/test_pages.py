@@ -90,7 +90,7 @@ LEFT = """app => {
 
 NAMES = re.compile(
     r"xwheel|UTC|English|CSV|PNG|Demo( \(demo\))?|first|shown|demo-1|freeze|gateway|captured|given by a test|"
-    r"hostile|admin|viewer|operator|editor|chief|local|file|console|devtools|accounts|alarm|xwheel-[a-z-]+|[A-Z][A-Z_]+|[a-z]+_[a-z_]+|routers|[0-9a-f]{16}|"
+    r"hostile|admin|viewer|operator|editor|chief|local|file|console|devtools|accounts|alarm|commands|openapi|reports|xwheel-[a-z-]+|[A-Z][A-Z_]+|[a-z]+_[a-z_]+|routers|[0-9a-f]{16}|"
     r"⟦[^⟧]*[.]{3}|http://127.*|python-requests.*|RuntimeError: .*|(child |script )?<img .*|"
     r"([0-9]+ )?(Mon|Tue|Wed|Thu|Fri|Sat|Sun)|"
     r"[A-Z][a-z]+day, [A-Z][a-z]+ [0-9]+|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)( [0-9]+)?",
