@@ -21,6 +21,7 @@ from xwheel_devtools.testing import ManualClock
 from xwheel_reports.counting import ReportLoop
 
 from benchmarks._report import Report, timed
+from tests.support.databases import upgrade
 from tests.support.rows import NOW, job_values
 from tests.support.upkeep import GivenLease
 from xwheel.config import build_config
@@ -37,7 +38,6 @@ from xwheel.scheduler.upkeep.retention import RetentionLoop
 from xwheel.storage import jobs
 from xwheel.storage.database.engine import Database
 from xwheel.storage.run_ids import RunIds
-from xwheel.storage.schema import migrate
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -88,7 +88,7 @@ class Place:
     def __init__(self, folder: Path, count: int) -> None:
         self.count = count
         self.db = TimedDatabase(f"sqlite:///{folder / f'{count}.db'}")
-        migrate.upgrade(self.db)
+        upgrade(self.db)
         self.db.transaction(self._fill)
         self.planned = 0
         config = build_config({})

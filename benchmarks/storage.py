@@ -14,13 +14,12 @@ from pathlib import Path
 from sqlalchemy import bindparam, update
 
 from benchmarks._report import Report, timed
-from tests.support.databases import empty, server_database
+from tests.support.databases import empty, server_database, upgrade
 from tests.support.rows import NOW, job_values, make_run
 from xwheel.model import PARTITIONS, SHARED_SECRET, Run, RunState
 from xwheel.storage import jobs, runs
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.runs import FencedRow
-from xwheel.storage.schema import migrate
 from xwheel.storage.schema.tables import run as run_table
 
 BATCH = 1000
@@ -35,7 +34,7 @@ def database(backend: str) -> Iterator[Database]:
     if backend == "sqlite":
         with tempfile.TemporaryDirectory() as folder:
             db = Database(f"sqlite:///{Path(folder) / 'xwheel.db'}")
-            migrate.upgrade(db)
+            upgrade(db)
             yield db
             db.close()
         return

@@ -26,7 +26,7 @@ def every_command() -> Any:
     for item in (
         *xwheel_commands.hooks.COMMANDS,
         *xwheel_accounts.hooks.COMMANDS,
-        xwheel_alarms.hooks.AlarmCommands(),
+        xwheel_alarms.hooks.COMMAND,
         *xwheel_devtools.hooks.COMMANDS,
         *xwheel_job_versions.hooks.COMMANDS,
         *xwheel_jobs_as_code.hooks.COMMANDS,

@@ -64,7 +64,7 @@ def logins_file() -> Path:
 
 
 def read_logins() -> Logins:
-    """Return the logins; none where there is no file yet.
+    """Return the logins; none where there is no file.
 
     Raises:
         ConfigError: The file cannot be used, or other users can read it.

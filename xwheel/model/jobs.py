@@ -116,7 +116,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     calendar_exclude: tuple[str, ...]  # calendars in which the job must not fire
     calendar_require: tuple[str, ...]  # calendars outside of which the job must not fire
     enabled: bool
-    next_fire_ms: int | None  # next due time not yet planned; None while stopped or exhausted
+    next_fire_ms: int | None  # the next due time that is to be planned; None while stopped or exhausted
     last_fire_ms: int | None
     awaits_root: int | None  # root run id whose end sets the next fire (fixed delay), or None
     revision: int  # rises with each edit, stop, start and delete

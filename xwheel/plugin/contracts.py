@@ -183,7 +183,7 @@ class GlueRequest:
     """What a glue type builds a handler from: the part of a trigger that names the code.
 
     Attributes:
-        job_id: TokenOwner of the source.
+        job_id: The job whose source it is.
         handler: Handler name, for BEAN.
         source: Source text, for script types.
         updated_ms: Version of the source.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xwheel.plugin import has_node_libraries, hookimpl
+from xwheel_commands import Command
 
 if TYPE_CHECKING:
     from xwheel.config import Config
@@ -18,31 +18,25 @@ if TYPE_CHECKING:
     from xwheel_accounts.tables import AccountsTables
 
 
-@dataclass(frozen=True)
-class PeopleTool:
-    """A group of commands."""
-
-    name: str
-    help: str
-    module: str
-    is_one: bool = False
-
-
 COMMANDS = (
-    PeopleTool(
-        "account", "Accounts of people: who may sign in, and what each may do.", "xwheel_accounts.cli.account"
+    Command(
+        "account",
+        "Accounts of people: who may sign in, and what each may do.",
+        "xwheel_accounts.cli.account",
+        is_one=False,
     ),
-    PeopleTool(
+    Command(
         "audit",
         "Who did what, when, from where and why, and whether that was changed since.",
         "xwheel_accounts.cli.audit",
+        is_one=False,
     ),
 )
 
 
 # commands are asked for at every start of xwheel, and need nothing of the rest
 @hookimpl
-def xwheel_register_commands() -> Iterable[PeopleTool]:
+def xwheel_register_commands() -> Iterable[Command]:
     """Return the commands."""
     return COMMANDS
 

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xwheel.plugin import Resources, Tables, has_node_libraries, hookimpl
+from xwheel_commands import Command
 
 if TYPE_CHECKING:
     from xwheel import Config
 
 
-@dataclass(frozen=True)
-class AlarmCommands:
-    """The commands."""
-
-    name: str = "alarm"
-    help: str = "Alarms, on a running node."
-    module: str = "xwheel_alarms.command"
-    is_one: bool = False
+COMMAND = Command("alarm", "Alarms, on a running node.", "xwheel_alarms.command", is_one=False)
 
 
 @hookimpl
@@ -43,6 +36,6 @@ def xwheel_register_resources(config: Config) -> Iterable[Resources]:
 
 
 @hookimpl
-def xwheel_register_commands() -> Iterable[AlarmCommands]:
+def xwheel_register_commands() -> Iterable[Command]:
     """Return the commands."""
-    return [AlarmCommands()]
+    return [COMMAND]

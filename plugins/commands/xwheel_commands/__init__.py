@@ -5,6 +5,7 @@ database, ``output``, ``table`` and ``printer`` print what they found; other dis
 A command imports what it needs when it runs, so that ``--help`` is quick.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 GROUPS: Final = {
@@ -17,3 +18,13 @@ GROUPS: Final = {
     "calendar": "Calendars, on a running node.",
 }
 """What the help says of groups of commands, each in the module of its name."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, or with ``is_one`` false a group of them, as a distribution registers it."""
+
+    name: str
+    help: str
+    module: str
+    is_one: bool = True

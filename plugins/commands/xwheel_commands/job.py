@@ -230,20 +230,14 @@ def copy(
 @connected
 def start(node: ChangeApi, job: JobsArgument) -> None:
     """Let a job fire, or several; nothing changes if it does already."""
-    if len(job) > 1:
-        _change_many(node, "start", job)
-        return
-    node.print_saved("started", node.call("POST", f"/jobs/{node.job(job[0])['id']}/start"))
+    _switch(node, "start", "started", job)
 
 
 @app.command()
 @connected
 def stop(node: ChangeApi, job: JobsArgument) -> None:
     """Stop a job, or several, and cancel its planned fires and retries; what was sent goes on."""
-    if len(job) > 1:
-        _change_many(node, "stop", job)
-        return
-    node.print_saved("stopped", node.call("POST", f"/jobs/{node.job(job[0])['id']}/stop"))
+    _switch(node, "stop", "stopped", job)
 
 
 @app.command()
@@ -394,6 +388,13 @@ def children(
 def _child(node: NodeApi, text: str) -> dict[str, Any]:
     name, sign, param = text.partition("=")
     return {"child_id": node.job(name)["id"], "param": param if sign else None}
+
+
+def _switch(node: NodeApi, action: str, done: str, names: Sequence[str]) -> None:
+    if len(names) > 1:
+        _change_many(node, action, names)
+    else:
+        node.print_saved(done, node.call("POST", f"/jobs/{node.job(names[0])['id']}/{action}"))
 
 
 def _change_many(

@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from xwheel.plugin import hookimpl
-
-
-@dataclass(frozen=True)
-class DevelopersTool:
-    """One command of :mod:`xwheel_devtools.commands`."""
-
-    name: str
-    help: str
-    module: str = "xwheel_devtools.commands"
-    is_one: bool = True
-
+from xwheel_commands import Command
 
 COMMANDS = (
-    DevelopersTool(
+    Command(
         "new",
         "Write a project to start from: jobs, settings, one command that runs it, and a test on a running node.",
+        "xwheel_devtools.commands",
     ),
-    DevelopersTool(
-        "quickstart", "Run one node and one executor with demonstration jobs, and count honestly what ran."
+    Command(
+        "quickstart",
+        "Run one node and one executor with demonstration jobs, and count honestly what ran.",
+        "xwheel_devtools.commands",
     ),
-    DevelopersTool(
+    Command(
         "verify",
         "Let jobs fire on a test cluster while you break it, and say what was lost, ran twice, came late or is stuck.",
+        "xwheel_devtools.commands",
     ),
-    DevelopersTool(
+    Command(
         "plugins/check",
         "Load a plugin of one file and try what it registers as xwheel would; say what is wrong.",
         "xwheel_devtools.plugin_commands",
     ),
-    DevelopersTool(
+    Command(
         "plugins/new",
         "Write a complete, tested plugin project into a new folder.",
         "xwheel_devtools.plugin_commands",
@@ -44,6 +37,6 @@ COMMANDS = (
 
 
 @hookimpl
-def xwheel_register_commands() -> Iterable[DevelopersTool]:
+def xwheel_register_commands() -> Iterable[Command]:
     """Return the commands."""
     return COMMANDS

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from xwheel.plugin import Resources, has_node_libraries, hookimpl
+from xwheel_commands import Command
 
 if TYPE_CHECKING:
     from xwheel import Config
 
 
-@dataclass(frozen=True)
-class VersionCommand:
-    """A command."""
-
-    name: str
-    help: str
-    module: str = "xwheel_job_versions.commands"
-    is_one: bool = True
-
-
 COMMANDS: Final = (
-    VersionCommand(
+    Command(
         "job/versions",
         "List the versions of a job, newest first: who changed it, and why; or show one of them.",
+        "xwheel_job_versions.commands",
     ),
-    VersionCommand(
-        "job/diff", "Print what a version of a job changed: its fields, and the source of its script."
+    Command(
+        "job/diff",
+        "Print what a version of a job changed: its fields, and the source of its script.",
+        "xwheel_job_versions.commands",
     ),
-    VersionCommand(
+    Command(
         "job/rollback",
         "Edit a job to be as it was at a revision, its source included; it stays started or stopped as it is.",
+        "xwheel_job_versions.commands",
     ),
 )
 
@@ -48,6 +42,6 @@ def xwheel_register_resources(config: Config) -> Iterable[Resources]:
 
 
 @hookimpl
-def xwheel_register_commands() -> Iterable[VersionCommand]:
+def xwheel_register_commands() -> Iterable[Command]:
     """Return the commands."""
     return COMMANDS

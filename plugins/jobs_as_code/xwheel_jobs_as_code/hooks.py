@@ -3,47 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xwheel.plugin import Resources, Tables, has_node_libraries, hookimpl
+from xwheel_commands import Command
 
 if TYPE_CHECKING:
     from xwheel.config import Config
 
 
-@dataclass(frozen=True)
-class JobsTool:
-    """One command of this package."""
-
-    name: str
-    help: str
-    module: str
-    is_one: bool = True
-
-
 COMMANDS = (
-    JobsTool(
+    Command(
         "job/apply",
         "Make the jobs of a node what files say; what a file leaves out gets its default.",
         "xwheel_jobs_as_code.apply",
     ),
-    JobsTool(
+    Command(
         "job/export",
         "Write groups, jobs and calendars as YAML that apply reads back to the same.",
         "xwheel_jobs_as_code.apply",
     ),
-    JobsTool(
+    Command(
         "sync",
         "Make the jobs of a group what code declares; what it declares no more is stopped, and stays.",
         "xwheel_jobs_as_code.sync",
     ),
-    JobsTool(
+    Command(
         "job/release",
         "Release a job, or fields of it, from the code that declares it, so that people may change it.",
         "xwheel_jobs_as_code.declared",
     ),
-    JobsTool(
+    Command(
         "group/declarations",
         "List what live executors declare in code, and which release decides the jobs of its group.",
         "xwheel_jobs_as_code.declared",
@@ -52,7 +42,7 @@ COMMANDS = (
 
 
 @hookimpl
-def xwheel_register_commands() -> Iterable[JobsTool]:
+def xwheel_register_commands() -> Iterable[Command]:
     """Return the commands."""
     return COMMANDS
 

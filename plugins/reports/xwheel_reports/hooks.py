@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from xwheel.plugin import Resources, Tables, has_node_libraries, hookimpl
+from xwheel_commands import Command
 
 if TYPE_CHECKING:
     from xwheel import Config
 
 
-@dataclass(frozen=True)
-class ReportCommand:
-    """A command."""
-
-    name: str
-    help: str
-    module: str = "xwheel_reports.commands"
-    is_one: bool = True
-
-
 COMMANDS: Final = (
-    ReportCommand(
+    Command(
         "overview",
         "Count groups, executors, jobs and open runs, and what became of the runs of the last 24 hours.",
+        "xwheel_reports.commands",
     ),
-    ReportCommand(
-        "report", "Count runs by what became of them, for each hour or day (of UTC) in which they were due."
+    Command(
+        "report",
+        "Count runs by what became of them, for each hour or day (of UTC) in which they were due.",
+        "xwheel_reports.commands",
     ),
 )
 
@@ -54,6 +47,6 @@ def xwheel_register_resources(config: Config) -> Iterable[Resources]:
 
 
 @hookimpl
-def xwheel_register_commands() -> Iterable[ReportCommand]:
+def xwheel_register_commands() -> Iterable[Command]:
     """Return the commands."""
     return COMMANDS

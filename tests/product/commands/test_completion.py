@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 from typer.testing import CliRunner
 
+from tests.unit.cli.test_log_lines import completions
 from xwheel.cli import main
 
 
@@ -30,15 +27,4 @@ def test_u6_the_short_help() -> None:
     ],
 )
 def test_u6_the_shell_completes_commands_options_and_values(line: str, wanted: set[str]) -> None:
-    """As bash asks, after ``xwheel --install-completion``."""
-    environment = {
-        **os.environ,
-        "_XWHEEL_COMPLETE": "complete_bash",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(line.split()) - 1),
-    }
-    code = "import sys; sys.argv = ['xwheel']; from xwheel.__main__ import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
-    )
-    assert set(done.stdout.split()) == wanted, done.stderr
+    assert completions(line) == wanted

@@ -35,6 +35,8 @@ def of_plugins() -> dict[str, set[str]]:
                     for item in node.body
                     if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name)
                 }
+                if not values:  # what such a class is made of
+                    continue
                 below = set() if values["is_one"] else commands_in(path.with_name("command.py"))
                 found[values["name"]] = below
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 
 import falcon
 import msgspec
@@ -33,6 +33,8 @@ from xwheel.errors import (
 from xwheel.plugin.routes import RouteRefusedError
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PROBLEM_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:xwheel:problem:"
@@ -115,11 +117,17 @@ def problem_of(error: Exception) -> Problem | None:
                 title=error.title if isinstance(error, TooManyTriesError) else title,
                 status=HTTPStatus.GATEWAY_TIMEOUT.value if late else status,
                 detail=str(error),
-                field=getattr(error, "field", UNSET),
-                limit=getattr(error, "limit", None) or UNSET,
-                revision=getattr(error, "revision", UNSET),
+                field=_said(error, "field", str),
+                limit=_said(error, "limit", dict) or UNSET,
+                revision=_said(error, "revision", int),
             )
     return None
+
+
+def _said(error: Exception, name: str, kind: type[T]) -> T | UnsetType:
+    """Return what an error says besides its words, if it is of this kind: those of plugins may hold anything."""
+    said = getattr(error, name, UNSET)
+    return said if isinstance(said, kind) else UNSET
 
 
 def seconds(wait_ms: int) -> int:

@@ -27,9 +27,8 @@ class Firing:
     """Turns due runs into requests. Everything here runs on the tick thread."""
 
     db: Database
-    route: Callable[
-        [Sequence[Queued], int], Batch
-    ]  # reads due runs and chooses who gets them: DueRouting.route
+    # reads due runs and chooses who gets them: DueRouting.route
+    route: Callable[[Sequence[Queued], int], Batch]
     sources: Sources  # finds the sources of script jobs; never asked about others
     pool: TriggerPool
     body_limits: BodyLimits

@@ -6,7 +6,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 
 from xwheel.clock import STEP_MS
 from xwheel.ring import TimeRing
@@ -112,7 +112,7 @@ class TickLoop:
     """
 
     ring_at: Callable[[int], TimeRing]  # makes a time ring that begins at an instant
-    now_ms: int  # the time now; at a start it may be the machine's, ahead of the shared one
+    begin_ms: InitVar[int]  # the time at the start; it may be the machine's, ahead of the shared one
     inbox: Inbox
     firing: Firing
     deferred: DeferredRuns
@@ -122,9 +122,9 @@ class TickLoop:
     # due runs kept in memory without a place; more stay rows and are found again by reconciling
     waiting_limit: int
 
-    def __post_init__(self) -> None:
-        self._ring = self.ring_at(self.now_ms)
-        self._latest_ms = self.now_ms
+    def __post_init__(self, begin_ms: int) -> None:
+        self._ring = self.ring_at(begin_ms)
+        self._latest_ms = begin_ms
         self._held: dict[int, Queued] = {}
         self._waiting = WaitingRuns()
         self.overflowed = 0

@@ -45,9 +45,7 @@ class AdoptLoop:
     db: Database
     lease: Lease
     inbox: Inbox
-    holders: Sequence[
-        HoldsRuns
-    ]  # all places that may have a run, in the order in which it passes through them
+    holders: Sequence[HoldsRuns]  # all places that may have a run, in the order in which it passes them
     tick: TickLoop  # the first of them, which knows what it had no room for
     resender: Resender
     finisher: Finisher

@@ -150,7 +150,7 @@ def update_many(
     seen: Sequence[str] = (),
     by_key: bool = False,
 ) -> int:
-    """Update many rows by id, each with its own values, in one statement.
+    """Update many rows by id, each with its own values, in one statement; return how many were changed.
 
     It has no other condition, which would lead PostgreSQL to begin with the few rows that it thinks fulfil it, and so
     to compare each of them with each of these. Lock the rows first and leave out those that must stay.
@@ -163,8 +163,6 @@ def update_many(
         seen: Further columns, on SQLite only, whose values follow in each row: one that holds others stays as it is.
         by_key: Lock no other row. MariaDB reads and locks all rows of a small table unless it is told not to, and so
             waits for those that others have just written.
-
-    Returns how many rows were changed.
     """
     if not rows:
         return 0

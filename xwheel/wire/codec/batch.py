@@ -53,7 +53,7 @@ def encode_batch(instance: str, runs: Sequence[TriggerRequest]) -> bytes:
 def decode_batch(body: bytes) -> tuple[str, list[TriggerRequest], list[BadItem]]:
     """Read ``/runBatch``; a run that cannot be read fails alone.
 
-    Returns the instance that is meant, the good runs and the bad ones. Raises WireError: the whole cannot be read.
+    Returns the instance that is meant, the good runs and the bad ones. Raises WireError if the body cannot be read.
     """
     item = parse_object(body)
     good, bad = read_items(as_list("runs", item.get("runs")), read_trigger, "logId")

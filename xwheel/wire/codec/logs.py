@@ -47,7 +47,7 @@ def _part_item(part: LogPart) -> dict[str, Any]:
 def decode_log_parts(body: bytes) -> tuple[str, list[LogPart], list[BadItem]]:
     """Read the body; a part that cannot be read fails alone.
 
-    Returns the instance that sends, the good parts and the bad ones. Raises WireError: the whole cannot be read.
+    Returns the instance that sends, the good parts and the bad ones. Raises WireError if the whole body cannot be read.
     """
     item = parse_object(body)
     good, bad = read_items(as_list("logs", item.get("logs")), _read_part, "logId")
