@@ -233,7 +233,6 @@ def measure_sweep(report: Report, place: Place, batches: int) -> None:
         GivenLease(),
         clock,
         run_days=30,
-        report_days=400,
         job_versions=100,
         interval_ms=HOUR_MS,
         batch=build_config({}).upkeep.sweep_batch,
