@@ -10,7 +10,7 @@ NODE := $(VENV)/.node
 TOOLS := $(VENV)/.tools
 READY := $(VENV)/.ready
 # the distributions of ours that xwheel[server] brings
-SERVER := accounts alarms commands console devtools job_versions jobs_as_code openapi reports run_logs xxl_calls
+SERVER := accounts alarms commands console devtools job_versions jobs_as_code openapi reports run_logs why xxl_calls
 SOURCES := pyproject.toml setup.py $(SERVER:%=plugins/%/pyproject.toml) \
 	xwheel/_ring.pxd xwheel/_ring.pyx xwheel/_timer.pyx
 PROJECTS := $(wildcard plugins/*/pyproject.toml)
@@ -121,6 +121,8 @@ nightly: $(READY)
 	cd plugins/console && CONSOLE_RUNS=1000000 $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q tests/test_requests.py
 	$(MAKE) --no-print-directory mutants
 	$(MAKE) --no-print-directory soak SEEDS=63
+	for backend in postgresql-pair mariadb-galera; do \
+		$(MAKE) --no-print-directory soak SEEDS=10 ARGS="--backend $$backend" || exit 1; done
 	$(MAKE) --no-print-directory soak-mutants
 
 # tests that depend on the database, again on a server
@@ -168,7 +170,7 @@ homes: $(HOMES) $(ALL)
 plugins: test-glue_script $(filter-out test-console,$(TESTED:%=test-%))
 
 # the console in a real browser, for which its tests wait more than they compute, and at its side the pages of other plugins
-console: console-itself pages-job_package pages-cluster_zookeeper
+console: console-itself pages-job_package pages-cluster_zookeeper pages-cells
 
 console-itself: $(VENV)/plugins/console/.ready $(NPM)
 	cd plugins/console && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n 3 --dist loadfile
@@ -202,7 +204,7 @@ soak-mutants: $(READY)
 	$(BIN)/python -m tests.faults.mutants --hunt $(ARGS)
 
 bench: $(READY) $(HOMES)
-	for bench in pipeline claim api http executor peers listener ring cron nodes many_executors start cli sessions; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
+	for bench in pipeline burst claim api http executor peers listener ring cron nodes many_executors start cli sessions; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 	$(VENV)/plugins/router_extra/bin/python -m benchmarks.route $(ARGS)
 	$(VENV)/plugins/job_package/bin/python -m benchmarks.packages $(ARGS)
 	$(VENV)/plugins/cluster_zookeeper/bin/python -m benchmarks.cluster $(ARGS)

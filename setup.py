@@ -14,17 +14,10 @@ else:
 
     extensions = cythonize(
         [
-            Extension(
-                f"xwheel.{name}", [f"xwheel/{name}.pyx"], extra_compile_args=["-O3"], optional=not REQUIRED
-            )
+            Extension(f"xwheel.{name}", [f"xwheel/{name}.pyx"], extra_compile_args=["-O3"], optional=not REQUIRED)
             for name in ("_ring", "_timer")
         ],
-        compiler_directives={
-            "language_level": 3,
-            "embedsignature": True,
-            "binding": True,
-            "auto_pickle": False,
-        },
+        compiler_directives={"language_level": 3, "embedsignature": True, "binding": True, "auto_pickle": False},
     )
 
 # both at once: the wait for the first `make run` is mostly this

@@ -65,9 +65,7 @@ def chromium() -> Iterator[Browser]:
     if not Path(installed.PLACE).exists():
         raise SystemExit("Chromium is not installed: apt-get install chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=installed.PLACE, headless=True, args=installed.flags()
-        )
+        browser = playwright.chromium.launch(executable_path=installed.PLACE, headless=True, args=installed.flags())
         yield browser
         browser.close()
 

@@ -26,9 +26,7 @@ class Console:
         failed: The answers that were none.
     """
 
-    def __init__(
-        self, port: int, cookie: str, lists: list[str], first_s: float, stop: threading.Event
-    ) -> None:
+    def __init__(self, port: int, cookie: str, lists: list[str], first_s: float, stop: threading.Event) -> None:
         self.took: list[float] = []
         self.failed: list[str] = []
         self._conn = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
@@ -44,10 +42,7 @@ class Console:
             answer = self._get(f"/api/v1/events?after={cursor}" if cursor else "/api/v1/events")
             if answer is not None:
                 cursor = answer["next"]
-                if (
-                    any(item["kind"] == "run" for item in answer["items"])
-                    and time.monotonic() - listed >= LISTS_S
-                ):
+                if any(item["kind"] == "run" for item in answer["items"]) and time.monotonic() - listed >= LISTS_S:
                     listed = time.monotonic()
                     for path in self._lists:
                         self._get(path)

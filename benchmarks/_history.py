@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 
-from sqlalchemy import text, update
+from sqlalchemy import delete, insert, select, text, update
 
 from tests.support import million
 from tests.support.rows import NOW
+from xwheel.model import RunState
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.schema.tables import run_id_block
+from xwheel.storage.schema.tables import open_run, run_history, run_id_block
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -47,10 +48,12 @@ def _settle(conn: Connection, runs: int, now_ms: int) -> None:
         "UPDATE run_log SET ended = (1 = 1), fetch_ms = NULL, delete_ms = :later": later,
         "UPDATE hourly_report SET hour_ms = hour_ms + :moved": {"moved": moved_ms},
         "UPDATE job SET schedule_conf = '0 0 * * * ?'": {},
-        "UPDATE run SET state = 'succeeded', open_partition = NULL, check_ms = NULL, epoch = 1, "
-        "accepted_ms = due_ms + 5, finished_ms = due_ms + 900 WHERE id > :closed": {
-            "closed": runs - million.WAITING - million.SENT
-        },
     }
     for statement, values in statements.items():
         conn.execute(text(statement), values)
+    names = ("state", "epoch", "accepted_ms", "finished_ms")
+    ended = (RunState.SUCCEEDED, 1, open_run.c.due_ms + 5, open_run.c.due_ms + 900)
+    conn.execute(update(open_run).values(dict(zip(names, ended, strict=True))))
+    columns = run_history.c.keys()
+    conn.execute(insert(run_history).from_select(columns, select(*(open_run.c[name] for name in columns))))
+    conn.execute(delete(open_run))

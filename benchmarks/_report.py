@@ -46,12 +46,7 @@ class Report:
     def figure(self, name: str, samples: Iterable[float], unit: str) -> None:
         """Record one measured quantity, with its spread."""
         values = sorted(samples)
-        self.figures[name] = {
-            "min": values[0],
-            "median": statistics.median(values),
-            "max": values[-1],
-            "unit": unit,
-        }
+        self.figures[name] = {"min": values[0], "median": statistics.median(values), "max": values[-1], "unit": unit}
 
     def ratio(self, name: str, slow: list[float], fast: list[float], *, goal: float | None = None) -> None:
         """Record how many times less ``fast`` takes than ``slow``; pairs were measured one after the other."""

@@ -17,8 +17,9 @@ from typing import TypeVar
 
 from xwheel_devtools.quickstart.processes import Child
 
-from benchmarks.handlers import COUNT_FILE
+from benchmarks.handlers import COUNT_FILE, START, STARTS
 from tests.support.databases import server_database, upgrade
+from tests.support.servers import RUNNING
 from xwheel.errors import XwheelError
 from xwheel.runtime.ports import free_port
 from xwheel.storage.access import tokens
@@ -58,9 +59,21 @@ class Site:
         """Return the processor seconds that node and executor have used."""
         return {child.name: cpu_s(child.pid) for child in (self.node, self.executor)}
 
+    def server_s(self) -> float:
+        """Return the processor seconds that PostgreSQL has used, but for those of our own connection; 0 for others."""
+        if self.db.backend != "postgresql":
+            return 0.0
+        with self.db.read() as conn:
+            ours = conn.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        return family_s(RUNNING[self.db.engine.url.port or 0].pid) - cpu_s(ours)
+
     def executed(self) -> int:
         """Return how many runs the executor's handlers have begun."""
         return int.from_bytes((self.folder / "count").read_bytes(), "little")
+
+    def started_us(self) -> dict[int, int]:
+        """Return when the handlers of runs by id started, in microseconds, of those that note it."""
+        return dict(START.iter_unpack((self.folder / STARTS).read_bytes()))
 
     def start_node(self) -> None:
         """Start the node and wait until it answers and knows the executor, if there is one."""
@@ -135,6 +148,8 @@ def site(
     more_ports: Sequence[int] = (),
     handlers: str = "benchmarks.handlers",
     settings: Mapping[str, Mapping[str, object]] | None = None,
+    first: str = "",
+    processes: int = 1,
 ) -> Iterator[Site]:
     """Start a node, and an executor unless told otherwise; end them afterwards.
 
@@ -147,14 +162,23 @@ def site(
         more_ports: Where further nodes listen for the executor.
         handlers: Module with the executor's handlers.
         settings: Sections besides those that every site has, or in place of one.
+        first: What the node's interpreter runs before anything else.
+        processes: How many there are of the node.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="xwheel-bench-") as name,
-        database(backend, Path(name)) as url,
-    ):
+    with tempfile.TemporaryDirectory(prefix="xwheel-bench-") as name, database(backend, Path(name)) as url:
         made = _lay(
-            Path(name), url, reroute(url), more_ports, handlers, settings or {}, is_foreign=is_foreign
+            Path(name),
+            url,
+            reroute(url),
+            more_ports,
+            handlers,
+            settings or {},
+            is_foreign=is_foreign,
+            processes=processes,
         )
+        if first:
+            (made.folder / "first").mkdir()
+            (made.folder / "first" / "sitecustomize.py").write_text(first)
         if prepare is not None:
             prepare(made.db)
         try:
@@ -182,6 +206,7 @@ def _lay(
     settings: Mapping[str, Mapping[str, object]],
     *,
     is_foreign: bool,
+    processes: int,
 ) -> Site:
     port, executor_port = free_port(), free_port()
     token, executor_token = secrets.token_hex(16), secrets.token_hex(16)
@@ -209,10 +234,10 @@ def _lay(
     ]
     (folder / "xwheel.toml").write_text("\n".join(lines))
     environment = {"XWHEEL_CONFIG": str(folder / "xwheel.toml"), COUNT_FILE: str(folder / "count")}
-    node = Child("node", ["server"], folder / "node.log", environment)
-    executor: Child | Foreign = Child(
-        "executor", ["executor", handlers], folder / "executor.log", environment
-    )
+    paths = os.pathsep.join([str(folder / "first"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    more = ["--processes", str(processes)] if processes > 1 else []
+    node = Child("node", ["server", *more], folder / "node.log", {**environment, "PYTHONPATH": paths})
+    executor: Child | Foreign = Child("executor", ["executor", handlers], folder / "executor.log", environment)
     if is_foreign:
         orders = {"port": executor_port, "token": executor_token, "app_name": GROUP}
         executor = Foreign({**orders, "count_file": str(folder / "count")})
@@ -233,8 +258,20 @@ def until(call: Callable[[], T], limit_s: float = 30) -> T:
 
 def cpu_s(pid: int) -> float:
     """Return the processor seconds a process has used; 0 for one that is gone."""
+    return _times_s(pid)[0]
+
+
+def family_s(pid: int) -> float:
+    """Return the processor seconds of a process and its children, those that have ended included."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return sum(_times_s(pid)) + sum(cpu_s(int(child)) for child in children)
+
+
+def _times_s(pid: int) -> tuple[float, float]:
+    """Return the processor seconds of a process, and those of its children that have ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except FileNotFoundError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+        return 0.0, 0.0
+    user, system, ended_user, ended_system = (int(field) / TICKS_PER_S for field in fields[11:15])
+    return user + system, ended_user + ended_system

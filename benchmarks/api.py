@@ -67,10 +67,10 @@ def measure_callbacks(place: Site, job_id: int, count: int, batch: int) -> float
         encode_callbacks([_outcome(run_id, job_id, now_ms) for run_id in ids[start : start + batch]])
         for start in range(0, count, batch)
     ]
-    client = MultiClient(token=place.executor_token, max_in_flight=CLIENTS)
+    client = MultiClient(max_in_flight=CLIENTS)
     begin = time.perf_counter()
     for body in bodies:
-        client.submit(HttpCall(key=None, url=url, body=body, timeout_ms=30_000))
+        client.submit(HttpCall(key=None, url=url, body=body, token=place.executor_token, timeout_ms=30_000))
     left = len(bodies)
     while left:
         results = client.poll(1000)
@@ -79,7 +79,7 @@ def measure_callbacks(place: Site, job_id: int, count: int, batch: int) -> float
     seconds = time.perf_counter() - begin
     client.close()
     with place.db.read() as conn:
-        query = "SELECT count(*) FROM run WHERE id BETWEEN ? AND ? AND state = 'succeeded'"
+        query = "SELECT count(*) FROM run_history WHERE id BETWEEN ? AND ? AND state = 'succeeded'"
         assert conn.exec_driver_sql(query, (ids[0], ids[-1])).scalar_one() == count
     return count / seconds
 
@@ -93,13 +93,7 @@ def _outcome(run_id: int, job_id: int, now_ms: int) -> CallbackItem:
 def add_job(conn: Connection, group_id: int) -> int:
     """Store a stopped job."""
     values = job_values(group_id=group_id, schedule_type="NONE", schedule_conf="")
-    moving = {
-        "enabled": False,
-        "next_fire_ms": None,
-        "last_fire_ms": None,
-        "awaits_root": None,
-        "revision": 1,
-    }
+    moving = {"enabled": False, "next_fire_ms": None, "last_fire_ms": None, "awaits_root": None, "revision": 1}
     return insert_job(conn, {**values, **moving, "schedule_error": "", "created_ms": 1, "updated_ms": 1}).id
 
 
@@ -115,12 +109,7 @@ def fill(db: Database, jobs: int, count: int) -> None:
     for pragma in ("synchronous=OFF", "cache_size=-400000", "temp_store=MEMORY"):
         conn.execute(f"PRAGMA {pragma}")
     conn.execute("BEGIN")
-    changed = {
-        "id": "i",
-        "partition": f"i % {PARTITIONS}",
-        "group_id": f"1 + i % {GROUPS}",
-        "name": "'job ' || i",
-    }
+    changed = {"id": "i", "partition": f"i % {PARTITIONS}", "group_id": f"1 + i % {GROUPS}", "name": "'job ' || i"}
     names = [row[1] for row in conn.execute("PRAGMA table_info(job)")]
     picked = ", ".join(changed.get(name, f'job."{name}"') for name in names)
     conn.execute(
@@ -166,11 +155,13 @@ def _fill_runs(conn: sqlite3.Connection, jobs: int, count: int, now_ms: int) -> 
         "reason": "''",
         **dict.fromkeys(("shard_index", "chain_depth", "retries_left", "kill_requested", "skip_count"), "0"),
     }
-    conn.execute(
-        f"INSERT INTO run ({', '.join(values)}) "
-        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) "
-        f"SELECT {', '.join(values.values())} FROM n"
-    )
+    for table, where in (("open_run", is_open), ("run_history", f"NOT ({is_open})")):
+        columns = {name: value for name, value in values.items() if table == "open_run" or name != "check_ms"}
+        conn.execute(
+            f"INSERT INTO {table} ({', '.join(columns)}) "
+            f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) "
+            f"SELECT {', '.join(columns.values())} FROM n WHERE {where}"
+        )
 
 
 Asking = Callable[[random.Random, int], tuple[str, dict[str, Any]]]
@@ -265,11 +256,7 @@ def report_lists(report: Report, sizes: tuple[int, int], jobs: int, repeats: int
     rng = random.Random(5)
     with ExitStack() as stack:
         askers = [
-            Asker(
-                stack.enter_context(
-                    site(with_executor=False, prepare=lambda db, size=size: fill(db, jobs, size))
-                )
-            )
+            Asker(stack.enter_context(site(with_executor=False, prepare=lambda db, size=size: fill(db, jobs, size))))
             for size in sizes
         ]
         every = lists(jobs, sizes.__getitem__)

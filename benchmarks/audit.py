@@ -94,11 +94,7 @@ def mutations(call: Call) -> dict[str, Callable[[int], object]]:
 
 def measure_mutations(report: Report, backend: str, repeats: int) -> None:
     """Measure each mutation with the audit and without, one after the other."""
-    with (
-        tempfile.TemporaryDirectory() as name,
-        _url(backend, Path(name)) as url,
-        node_on(url, Path(name)) as call,
-    ):
+    with tempfile.TemporaryDirectory() as name, _url(backend, Path(name)) as url, node_on(url, Path(name)) as call:
         number = 0
         for what, do in mutations(call).items():
             samples: dict[str, list[float]] = {"with": [], "without": []}

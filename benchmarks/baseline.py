@@ -55,9 +55,7 @@ UPDATE_LOG = (
 )
 SELECT_LOG = "SELECT job_id, trigger_code, handle_code, handle_msg FROM job_log WHERE id = ?"
 CLOSE_LOG = "UPDATE job_log SET handle_ms = ?, handle_code = ?, handle_msg = ? WHERE id = ?"
-SELECT_DUE = (
-    "SELECT id, period_ms, next_ms FROM job_info WHERE status = 1 AND next_ms <= ? ORDER BY id LIMIT ?"
-)
+SELECT_DUE = "SELECT id, period_ms, next_ms FROM job_info WHERE status = 1 AND next_ms <= ? ORDER BY id LIMIT ?"
 
 
 def now_ms() -> int:
@@ -80,10 +78,8 @@ class Baseline:
         self._due: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._slots: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         for _ in range(min(workers, CONNECTIONS)):
-            self._slots.put(Slot(1 << 20))
-        self._headers = [
-            f"{name}: {value}" for name, value in {**headers_for(token, app_name), "Expect": ""}.items()
-        ]
+            self._slots.put(Slot())
+        self._headers = [f"{name}: {value}" for name, value in {**headers_for(token, app_name), "Expect": ""}.items()]
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(workers)]
         self._callbacks = ThreadPoolExecutor(CALLBACK_THREADS)
         self.closed = 0
@@ -219,22 +215,12 @@ def check(store: Store, count: int) -> list[str]:
 
 
 def run_round(
-    database: str,
-    url: str,
-    *,
-    port: int,
-    token: str,
-    app_name: str,
-    count: int,
-    handler: str,
-    workers: int = WORKERS,
+    database: str, url: str, *, port: int, token: str, app_name: str, count: int, handler: str, workers: int = WORKERS
 ) -> dict[str, Any]:
     """Fire ``count`` jobs once each; return the rate, the CPU and whatever was wrong."""
     store = open_store(database, DATABASE_CONNECTIONS, create=True)
     baseline = Baseline(store, url, token=token, app_name=app_name, workers=workers)
-    listener = Listener(
-        "baseline", baseline.answer, host="127.0.0.1", port=port, threads=4, max_body_bytes=1 << 24
-    )
+    listener = Listener("baseline", baseline.answer, host="127.0.0.1", port=port, threads=4, max_body_bytes=1 << 24)
     baseline.add_jobs(count, handler)
     baseline.start()
     listener.start()

@@ -97,28 +97,10 @@ class Place:
         self.lease = SqliteLease(self.db, "bench", clock, lease_ms=DAY_MS, renew_ms=DAY_MS)
         self.lease.acquire()
         schedule, kinds, run_ids = config.schedule, load_plugins(config).schedule_types, RunIds(self.db)
-        planner = BatchPlanner(
-            Timetable(kinds),
-            kinds,
-            kinds.trusted,
-            PluginThreads(config.plugins.call_timeout_s),
-            run_ids,
-            pre_read_ms=schedule.pre_read_ms,
-            threshold_ms=schedule.misfire_threshold_ms,
-        )
+        planner = BatchPlanner(Timetable(kinds), kinds, PluginThreads(config.plugins.call_timeout_s), run_ids, schedule)
         self.inbox = Inbox(lambda: None)
         self.loop = ClaimLoop(
-            self.db,
-            self.lease,
-            run_ids,
-            planner,
-            self.inbox,
-            JobCache(),
-            clock,
-            Observers((), self.db),
-            pre_read_ms=schedule.pre_read_ms,
-            batch=schedule.claim_batch,
-            behind_ms=schedule.misfire_threshold_ms,
+            self.db, self.lease, run_ids, planner, self.inbox, JobCache(), clock, Observers((), self.db), schedule
         )
 
     def make_due(self, ids: list[int], now_ms: int) -> None:
@@ -176,9 +158,7 @@ def measure_claims(report: Report, small: Place, large: Place, due: int) -> None
             if round_:  # the first one builds statements and warms caches
                 costs[place.count].append(took)
     for place in (small, large):
-        report.figure(
-            f"claim of {due:,} due of {place.count:,}", [1000 * s for s in costs[place.count]], "ms"
-        )
+        report.figure(f"claim of {due:,} due of {place.count:,}", [1000 * s for s in costs[place.count]], "ms")
     name = f"claim cost, {large.count:,} / {small.count:,} jobs"
     report.ratio(name, costs[large.count], costs[small.count])
     report.note(name, f"goal at most {GOAL:g}: {'held' if report.ratios[name] <= GOAL else 'MISSED'}")

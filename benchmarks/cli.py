@@ -22,9 +22,7 @@ def took_s(words: list[str], environment: dict[str, str]) -> tuple[float, float]
     """Run a command and return how long it took, and its processor time."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
-    done = subprocess.run(
-        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, check=False
-    )
+    done = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, check=False)
     took = time.perf_counter() - began
     if done.returncode:
         raise SystemExit(f"{' '.join(words)} failed:\n{done.stderr.decode()}")

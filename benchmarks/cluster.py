@@ -66,9 +66,7 @@ def started() -> ClusterState:
 
 def running(state: ClusterState, plan: Plan) -> ClusterState:
     """Return the state after a plan was written and all nodes did what it says."""
-    assignments = {
-        change.key: Stored(change.assignment, 0) for change in plan.changes if change.assignment is not None
-    }
+    assignments = {change.key: Stored(change.assignment, 0) for change in plan.changes if change.assignment is not None}
     statuses = {
         key: Stored(
             JobStatus(
@@ -127,9 +125,7 @@ def main() -> None:
     report.figure("first assignment", [1000 * item for item in first], "ms")
     report.figure("nothing to do", [1000 * item for item in idle], "ms")
     report.figure("one of 50 nodes lost", [1000 * item for item in quick], "ms")
-    report.note(
-        "one of 50 nodes lost", f"goal {1000 * LIMIT_S:g}: {'held' if max(quick) < LIMIT_S else 'MISSED'}"
-    )
+    report.note("one of 50 nodes lost", f"goal {1000 * LIMIT_S:g}: {'held' if max(quick) < LIMIT_S else 'MISSED'}")
     report.figure("the same, counted again for each job", [1000 * item for item in slow], "ms")
     report.ratio("counted again / reconcile", slow, quick, goal=GOAL)
     report.finish()

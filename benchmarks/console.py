@@ -164,9 +164,7 @@ class Bench:
 
     def _key(self, page: Page, of: tuple[str, str, str], key: str, kind: str = "input") -> float:
         field, rows, is_shown = of
-        page.evaluate(
-            f"([field, rows, kind]) => bench.type(field, rows, {is_shown}, kind)", [field, rows, kind]
-        )
+        page.evaluate(f"([field, rows, kind]) => bench.type(field, rows, {is_shown}, kind)", [field, rows, kind])
         page.locator(field).press(key)
         wait_for(page, "() => bench.keyMs !== null")
         return float(page.evaluate("bench.keyMs"))
@@ -201,20 +199,14 @@ class Bench:
                 page.evaluate(f"() => {{ {NOTES} }}")
                 empty.append(self._scroll(page))
         self.figure("an empty box scrolled, longest frame", [max(one) for one in empty], "ms")
-        self.figure(
-            f"an empty box, frames over {FRAME_MS} ms",
-            [sum(ms > FRAME_MS for ms in one) for one in empty],
-            "",
-        )
+        self.figure(f"an empty box, frames over {FRAME_MS} ms", [sum(ms > FRAME_MS for ms in one) for one in empty], "")
         self.figure(f"log of {LOG_LINES} lines scrolled, a frame", frames, "ms")
         self.limit(f"log of {LOG_LINES} lines scrolled, longest frame", longest, "ms", FRAME_MS)
         self.figure(f"frames over {FRAME_MS} ms", slow, "")
 
     def _wait_for_log(self, run_id: int, lines: int) -> None:
         def is_there() -> None:
-            if not self.place.client.call("GET", f"/api/v1/runs/{run_id}/log?from_line={lines + 9}")[
-                "is_end"
-            ]:
+            if not self.place.client.call("GET", f"/api/v1/runs/{run_id}/log?from_line={lines + 9}")["is_end"]:
                 raise IndexError
 
         until(is_there, 120)
@@ -334,8 +326,8 @@ class Bench:
         time.sleep(1)
         names = ", ".join(map(str, self.fires))
         query = (
-            "SELECT coalesce(accepted_ms, finished_ms) - due_ms FROM run WHERE due_ms BETWEEN :first AND :last "
-            f"AND job_id IN ({names}) AND state <> 'planned' AND dispatched_ms IS NOT NULL"
+            "SELECT coalesce(accepted_ms, finished_ms) - due_ms FROM run_history WHERE due_ms BETWEEN :first "
+            f"AND :last AND job_id IN ({names}) AND dispatched_ms IS NOT NULL"
         )
         with self.place.db.read() as conn:
             rows = conn.execute(text(query), {"first": self._began_ms, "last": self._ended_ms}).all()

@@ -55,9 +55,7 @@ def run(code: str, folder: str) -> Took:
     """Run a program and return what it took."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     wall_s = timed(
-        lambda: subprocess.run(
-            [sys.executable, "-c", code], cwd=folder, check=True, stderr=subprocess.DEVNULL
-        )
+        lambda: subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, stderr=subprocess.DEVNULL)
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Took(wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
@@ -107,9 +105,7 @@ def main() -> None:
         report.note(name, f"goal below {GOAL_S:g} s: {word}")
         report.figure(f"{name}, CPU", [took.cpu_s for took in rounds], "s")
     report.figure("kill of the leader to a fire elsewhere", taken, "s")
-    report.ratio(
-        "first fire / python -c pass", [took.wall_s for took in first], [took.wall_s for took in nothing]
-    )
+    report.ratio("first fire / python -c pass", [took.wall_s for took in first], [took.wall_s for took in nothing])
     report.finish()
 
 

@@ -20,8 +20,7 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
 from benchmarks._report import Report
-from xwheel.wire.codec import decode_response, encode_trigger
-from xwheel.wire.codec.batch import encode_batch, read_batch_reply
+from xwheel.wire.codec import decode_response, encode_batch, encode_trigger, read_batch_reply
 from xwheel.wire.http import HttpCall, HttpResult, MultiClient
 from xwheel.wire.messages import TriggerRequest
 
@@ -130,7 +129,14 @@ class Bench:
 
     def single(self, count: int) -> list[HttpCall]:
         return [
-            HttpCall(key=1, url=f"{self.url}/run", body=encode_trigger(item), timeout_ms=30_000)
+            HttpCall(
+                key=1,
+                url=f"{self.url}/run",
+                body=encode_trigger(item),
+                timeout_ms=30_000,
+                token=TOKEN,
+                app_name=APP_NAME,
+            )
             for item in self.triggers(count)
         ]
 
@@ -142,13 +148,15 @@ class Bench:
                 url=f"{self.url}/runBatch",
                 body=encode_batch(self._instance, runs[start : start + BATCH]),
                 timeout_ms=30_000,
+                token=TOKEN,
+                app_name=APP_NAME,
             )
             for start in range(0, count, BATCH)
         ]
 
     def send(self, calls: list[HttpCall], in_flight: int) -> float:
         """Send all calls; return seconds until the last one was accepted."""
-        client = MultiClient(token=TOKEN, app_name=APP_NAME, max_in_flight=in_flight)
+        client = MultiClient(max_in_flight=in_flight)
         start = time.perf_counter()
         for call in calls:
             client.submit(call)
@@ -197,14 +205,7 @@ def bench() -> Iterator[Bench]:
         time.sleep(0.01)
     # next to the code, not in /tmp, which is memory on some machines
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path(__file__).parent) as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "benchmarks.executor",
-            "--serve",
-            f"http://127.0.0.1:{port.value}",
-            folder,
-        ]
+        command = [sys.executable, "-m", "benchmarks.executor", "--serve", f"http://127.0.0.1:{port.value}", folder]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             ready = json.loads(process.stdout.readline())
@@ -229,7 +230,9 @@ def measure(report: Report, runs: int) -> None:
             cpu.append((executor.cpu_s() - before) / runs * 1e6)
         for _ in range(report.args.repeats):
             (trigger,) = executor.triggers(1, "chatter")
-            call = HttpCall(key=1, url=f"{executor.url}/run", body=encode_trigger(trigger))
+            call = HttpCall(
+                key=1, url=f"{executor.url}/run", body=encode_trigger(trigger), token=TOKEN, app_name=APP_NAME
+            )
             start = time.perf_counter()
             executor.send([call], 1)
             executor.wait_delivered()
@@ -256,9 +259,7 @@ def main() -> None:
         serve_executor(*sys.argv[2:])
         return
     report = Report(__doc__ or "", repeats=5)
-    report.parser.add_argument(
-        "--runs", type=int, default=10_000, help="runs in batches for each measurement"
-    )
+    report.parser.add_argument("--runs", type=int, default=10_000, help="runs in batches for each measurement")
     report.parse()
     measure(report, report.args.runs)
     report.finish()

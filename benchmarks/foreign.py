@@ -13,16 +13,16 @@ import json
 import mmap
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from benchmarks.handlers import START, STARTS
+
 YES = b'{"code":200}'
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
-    len(YES),
-    YES,
-)
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(YES), YES)
 REGISTER_S = 20
 CALLBACKS = 50
 """Outcomes in one request, as many as the Java executor sends."""
@@ -66,11 +66,14 @@ class Reporter:
         self._address = address
         with Path(orders["count_file"]).open("r+b") as file:
             self._count = memoryview(mmap.mmap(file.fileno(), 8)).cast("Q")
+        self._starts = Path(orders["count_file"]).with_name(STARTS).open("ab", buffering=0)
         self._done: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     def take(self, body: bytes) -> None:
-        """Run something: nothing."""
+        """Run something: nothing, but for the note of when it started."""
         run = msgspec.json.decode(body)
+        if run["executorHandler"] == "note_start":
+            self._starts.write(START.pack(run["logId"], time.time_ns() // 1000))
         self._count[0] += 1
         self._done.put_nowait(
             {"logId": run["logId"], "logDateTim": run["logDateTime"], "handleCode": 200, "handleMsg": ""}
@@ -78,11 +81,7 @@ class Reporter:
 
     async def register(self) -> None:
         """Register again and again; a scheduler that stands still is tried again soon."""
-        body = {
-            "registryGroup": "EXECUTOR",
-            "registryKey": self._orders["app_name"],
-            "registryValue": self._address,
-        }
+        body = {"registryGroup": "EXECUTOR", "registryKey": self._orders["app_name"], "registryValue": self._address}
         while True:
             is_known = False
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -108,9 +107,7 @@ class Reporter:
                         await asyncio.sleep(0.2)
             await asyncio.sleep(0.2)
 
-    async def _post(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, call: str, body: object
-    ) -> bool:
+    async def _post(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, call: str, body: object) -> bool:
         data = msgspec.json.encode(body)
         head = (
             f"POST /api/{call} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

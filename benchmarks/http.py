@@ -26,7 +26,7 @@ def with_multi_client(client: MultiClient, url: str, calls: int) -> float:
     """Make the calls; return seconds for each."""
     start = time.perf_counter()
     for number in range(calls):
-        client.submit(HttpCall(key=number, url=url, body=BODY, timeout_ms=30_000))
+        client.submit(HttpCall(key=number, url=url, body=BODY, timeout_ms=30_000, token=TOKEN, app_name="bench"))
     left = calls
     while left:
         results = client.poll(1000)
@@ -64,7 +64,7 @@ def measure(report: Report) -> None:
         time.sleep(0.01)
     url = f"http://127.0.0.1:{port.value}/api/registry"
     in_flight, calls = report.args.in_flight, report.args.calls
-    client = MultiClient(token=TOKEN, app_name="bench", max_in_flight=in_flight)
+    client = MultiClient(max_in_flight=in_flight)
     sessions = [requests.Session() for _ in range(in_flight)]
     for session in sessions:
         session.trust_env = False

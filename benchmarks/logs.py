@@ -44,9 +44,7 @@ class Site:
         group = self.node.call("POST", "groups", {"app_name": "bench", "title": ""})["id"]
         self.jobs = {
             name: self.node.call(
-                "POST",
-                "jobs",
-                {"group_id": group, "name": name, "handler": name, "block_strategy": "SERIAL_EXECUTION"},
+                "POST", "jobs", {"group_id": group, "name": name, "handler": name, "block_strategy": "SERIAL_EXECUTION"}
             )["id"]
             for name in ("writes", "paced")
         }
@@ -76,9 +74,7 @@ class Site:
 
     def callbacks(self) -> list[float]:
         """Return how long callbacks take while 200 runs write, in milliseconds."""
-        began = [
-            self.node.start_run(self.jobs["paced"], param=f"{SECONDS} {PER_SECOND}") for _ in range(RUNS)
-        ]
+        began = [self.node.start_run(self.jobs["paced"], param=f"{SECONDS} {PER_SECOND}") for _ in range(RUNS)]
         wait_until(lambda: self.node.call("GET", f"runs/{began[-1]}")["state"] == "running")
         item = CallbackItem(run_id=began[0] + 9999, job_id=1, created_ms=1, code=200)
         body = encode_callbacks([item], generation=3, instance="bench")
@@ -130,9 +126,7 @@ def main() -> None:
             report.figure(f"callbacks p50 {name}", [statistics.median(took) for took in samples], "ms")
             report.figure(f"callbacks p99 {name}", [percentile(took, 0.99) for took in samples], "ms")
         report.ratio(
-            "callbacks.p99",
-            [percentile(took, 0.99) for took in busy],
-            [percentile(took, 0.99) for took in quiet],
+            "callbacks.p99", [percentile(took, 0.99) for took in busy], [percentile(took, 0.99) for took in quiet]
         )
     report.finish()
 

@@ -67,15 +67,8 @@ class Crowd:
         began = time.monotonic()
         for number, port in enumerate(ports):
             time.sleep(max(0.0, began + over_s * number / len(ports) - time.monotonic()))
-            body = {
-                "registryGroup": "EXECUTOR",
-                "registryKey": GROUP,
-                "registryValue": f"http://127.0.0.1:{port}/",
-            }
-            head = {
-                "XXL-JOB-ACCESS-TOKEN": self._place.executor_token,
-                "Content-Type": "application/json",
-            }
+            body = {"registryGroup": "EXECUTOR", "registryKey": GROUP, "registryValue": f"http://127.0.0.1:{port}/"}
+            head = {"XXL-JOB-ACCESS-TOKEN": self._place.executor_token, "Content-Type": "application/json"}
             connection.request("POST", "/api/registry", json.dumps(body), head)
             answer = json.loads(connection.getresponse().read())
             if answer["code"] != 200:
@@ -110,9 +103,7 @@ def measure_on(report: Report, backend: str, executors: int) -> None:
         began, before = time.monotonic(), count(place.db)
         crowd.beat(0)
         took_s = time.monotonic() - began
-        report.figure(
-            f"{backend}, registering, {kind} an executor", [(count(place.db) - before) / executors], ""
-        )
+        report.figure(f"{backend}, registering, {kind} an executor", [(count(place.db) - before) / executors], "")
         report.figure(f"{backend}, registering", [executors / took_s], "1/s")
         time.sleep(SETTLE_S)
         busy = [measure(place, crowd, BEAT_S) for _ in range(report.args.repeats)]

@@ -38,9 +38,7 @@ def version():
 """
 
 
-def wheel(
-    name: str, version: str, files: dict[str, bytes], requires: Sequence[str] = ()
-) -> tuple[str, bytes]:
+def wheel(name: str, version: str, files: dict[str, bytes], requires: Sequence[str] = ()) -> tuple[str, bytes]:
     """Return the name and the bytes of a wheel."""
     about = f"{name}-{version}.dist-info"
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
@@ -190,9 +188,7 @@ def measure(report: Report, store: Store, folder: Path, count: int) -> None:
         report.figure("idle.processes", [len(idle)], "")
         report.figure(f"memory.{count}_packages", [total], "MiB")
         held = total < MEMORY_GOAL_MIB
-        report.note(
-            f"memory.{count}_packages", f"goal below {MEMORY_GOAL_MIB}: {'held' if held else 'MISSED'}"
-        )
+        report.note(f"memory.{count}_packages", f"goal below {MEMORY_GOAL_MIB}: {'held' if held else 'MISSED'}")
 
 
 def main() -> None:

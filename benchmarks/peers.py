@@ -68,12 +68,8 @@ def java(place: Site, version: str) -> Iterator[tuple[int, PeerProcess]]:
 
 def side(place: Site, name: str, group_id: int, pid: int, jobs: int) -> Side:
     """Create the jobs of one executor."""
-    bodies = [
-        {"group_id": group_id, "name": f"{name} {number}", "handler": HANDLER} for number in range(jobs)
-    ]
-    return Side(
-        name, group_id, pid, [place.client.call("POST", "/api/v1/jobs", body)["id"] for body in bodies]
-    )
+    bodies = [{"group_id": group_id, "name": f"{name} {number}", "handler": HANDLER} for number in range(jobs)]
+    return Side(name, group_id, pid, [place.client.call("POST", "/api/v1/jobs", body)["id"] for body in bodies])
 
 
 def measure(place: Site, one: Side, fires: int) -> Round:
@@ -109,8 +105,8 @@ def measure(place: Site, one: Side, fires: int) -> Round:
 
 def _ended_ms(conn: Connection, ids: list[int]) -> int:
     """Return when the last of the runs ended, 0 while some are open; all must have succeeded."""
-    words = f"FROM run WHERE id BETWEEN {min(ids)} AND {max(ids)}"
-    query = f"SELECT count(*), max(finished_ms) {words} AND finished_ms IS NOT NULL"
+    words = f"FROM run_history WHERE id BETWEEN {min(ids)} AND {max(ids)}"
+    query = f"SELECT count(*), max(finished_ms) {words}"
     count, last_ms = conn.exec_driver_sql(query).one()
     if count < len(ids):
         return 0
@@ -142,9 +138,7 @@ def main() -> None:
         report.figure(f"{name}, CPU per fire, node", [one.node_us for one in some], "us")
         report.figure(f"{name}, CPU per fire, executor", [one.executor_us for one in some], "us")
     report.ratio(
-        f"{args.java} / xwheel's, time per fire",
-        [1 / one.rate for one in theirs],
-        [1 / one.rate for one in ours],
+        f"{args.java} / xwheel's, time per fire", [1 / one.rate for one in theirs], [1 / one.rate for one in ours]
     )
     report.finish()
 

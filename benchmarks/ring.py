@@ -123,7 +123,7 @@ def rows(count: int, span_ms: int) -> tuple[list[int], ...]:
     return tuple(array("q", column).tolist() for column in (ids, dues, half))
 
 
-def stages(make: Callable[[], object], data: tuple, span_ms: int, advance: str = "advance") -> list[float]:
+def stages(make: Callable[[], object], data: tuple, span_ms: int) -> list[float]:
     """Return the seconds of push, cancel and advance, and their sum."""
     ids, dues, half = data
     ring = make()
@@ -131,15 +131,10 @@ def stages(make: Callable[[], object], data: tuple, span_ms: int, advance: str =
 
     def run_out() -> None:
         nonlocal out
-        step = getattr(ring, advance)
         for now in range(TICK_MS - 1, span_ms + 2 * TICK_MS, TICK_MS):
-            out += len(step(now))
+            out += len(ring.advance(now))
 
-    times = [
-        timed(lambda: ring.push_many(ids, dues)),
-        timed(lambda: ring.cancel_many(half)),
-        timed(run_out),
-    ]
+    times = [timed(lambda: ring.push_many(ids, dues)), timed(lambda: ring.cancel_many(half)), timed(run_out)]
     assert out == len(ids) - len(half), out
     return [*times, sum(times)]
 
@@ -172,20 +167,18 @@ def main() -> None:
         lists = rows(args.count, span_ms)
         arrays = tuple(array("q", column) for column in lists)
         peers = {
-            "ring": (lambda: _ring.TimeRing(0, TICK_MS), lists, "advance"),
-            "ring_from_arrays": (lambda: _ring.TimeRing(0, TICK_MS), arrays, "advance_array"),
-            "twin": (lambda: _ring_py.TimeRing(0, TICK_MS), lists, "advance"),
-            "plain": (PlainRing, lists, "advance"),
-            "ordered": (OrderedPlainRing, lists, "advance"),
-            "heapq": (HeapTimer, lists, "advance"),
+            "ring": (lambda: _ring.TimeRing(0, TICK_MS), lists),
+            "ring_from_arrays": (lambda: _ring.TimeRing(0, TICK_MS), arrays),
+            "twin": (lambda: _ring_py.TimeRing(0, TICK_MS), lists),
+            "plain": (PlainRing, lists),
+            "ordered": (OrderedPlainRing, lists),
+            "heapq": (HeapTimer, lists),
         }
         runs: dict[str, list[list[float]]] = {peer: [] for peer in peers}
         for _ in range(args.repeats):
-            for peer, (make, data, advance) in peers.items():
-                stages(
-                    make, data, span_ms, advance
-                )  # so that caches and heap are its own, not the last peer's
-                runs[peer].append(stages(make, data, span_ms, advance))
+            for peer, (make, data) in peers.items():
+                stages(make, data, span_ms)  # so that caches and heap are its own, not the last peer's
+                runs[peer].append(stages(make, data, span_ms))
         for peer, samples in runs.items():
             for at, stage in enumerate(("push", "cancel", "advance", "total")):
                 report.figure(f"{name}.{peer}.{stage}", [1000 * sample[at] for sample in samples], "ms")
@@ -200,21 +193,11 @@ def main() -> None:
         )
         report.ratio(f"{name}.unordered_plain_over_twin", total["plain"], total["twin"])
         report.note(f"{name}.unordered_plain_over_twin", "no goal: it keeps no order")
-        report.ratio(
-            f"{name}.plain_over_twin", total["ordered"], total["twin"], goal=GOALS["plain_over_twin"]
-        )
+        report.ratio(f"{name}.plain_over_twin", total["ordered"], total["twin"], goal=GOALS["plain_over_twin"])
         memory = [
             float(
                 subprocess.run(
-                    [
-                        sys.executable,
-                        "-m",
-                        "benchmarks.ring",
-                        "--memory",
-                        str(span_ms),
-                        "--count",
-                        str(args.count),
-                    ],
+                    [sys.executable, "-m", "benchmarks.ring", "--memory", str(span_ms), "--count", str(args.count)],
                     check=True,
                     capture_output=True,
                     text=True,

@@ -73,9 +73,7 @@ def _nobody(*_: object, **__: object) -> None:
 def cpu_us(choose: Choose, name: str) -> float:
     """Return the CPU of one send in microseconds."""
     options = "zone" if name == "LABELS" else ""
-    jobs = [
-        sample_job(id=number, route_strategy=name, route_options=options) for number in range(1, JOBS + 1)
-    ]
+    jobs = [sample_job(id=number, route_strategy=name, route_options=options) for number in range(1, JOBS + 1)]
     run = sample_run()
     made = sample_executors(EXECUTORS, labels={"zone": "a", "weight": "2"})
     for job in jobs:

@@ -71,10 +71,7 @@ def main() -> None:
         cookie = sign_in(place)
         path = f"/api/v1/groups/{place.group_id}"
         shown = {"token": {"Authorization": f"Bearer {place.token}"}, "session": {"Cookie": cookie}}
-        ways = {
-            name: (http.client.HTTPConnection("127.0.0.1", place.port), headers)
-            for name, headers in shown.items()
-        }
+        ways = {name: (http.client.HTTPConnection("127.0.0.1", place.port), headers) for name, headers in shown.items()}
         measure(ways, path)
         rounds = [measure(ways, path) for _ in range(report.args.repeats)]
         for conn, _ in ways.values():

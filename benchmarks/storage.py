@@ -20,7 +20,7 @@ from xwheel.model import PARTITIONS, SHARED_SECRET, Run, RunState
 from xwheel.storage import jobs, runs
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.runs import FencedRow
-from xwheel.storage.schema.tables import run as run_table
+from xwheel.storage.schema.tables import open_run
 
 BATCH = 1000
 OUTCOMES = 500
@@ -62,16 +62,16 @@ def fence(conn: Connection, ids: Sequence[int]) -> None:
 
 def outcome(conn: Connection, ids: Sequence[int]) -> None:
     locked = runs.lock_runs(conn, ids)
-    rows = [(run_id, RunState.SUCCEEDED, "", 200, "done", NOW) for run_id in locked]
-    assert runs.update_finished(conn, rows) == len(ids)
+    rows = [(run_id, RunState.SUCCEEDED, "", 200, "done", NOW, NOW) for run_id in locked]
+    assert runs.close_runs(conn, rows) == len(ids)
 
 
 def outcome_row_by_row(conn: Connection, ids: Sequence[int]) -> None:
     """The same as one statement a row, as a plain ``executemany`` does it."""
     runs.lock_runs(conn, ids)
-    columns = ("state", "reason", "result_code", "message", "finished_ms", "open_partition", "check_ms")
-    plain = update(run_table).where(run_table.c.id == bindparam("_id"))
-    values = ("succeeded", "", 200, "done", NOW, None, None)
+    columns = ("state", "reason", "result_code", "message", "finished_ms", "check_ms")
+    plain = update(open_run).where(open_run.c.id == bindparam("_id"))
+    values = ("succeeded", "", 200, "done", NOW, None)
     rows = [{"_id": run_id, **dict(zip(columns, values, strict=True))} for run_id in ids]
     conn.execute(plain.values({name: bindparam(name) for name in columns}), rows)
 
@@ -84,7 +84,7 @@ def steps_of(db: Database, job_id: int, ids: Sequence[int], *, slow: bool) -> di
         runs.insert_runs(conn, [made[item] for item in part])
 
     def accept(conn: Connection, part: Sequence[int]) -> None:
-        runs.update_accepted(conn, {NOW: part}, NOW)
+        runs.update_accepted(conn, dict.fromkeys(part, runs.AcceptedRow(NOW, NOW)), NOW)
 
     def claim(conn: Connection, part: Sequence[int]) -> None:
         """What a claim does with jobs that are due, one run each, but for the leases."""
@@ -105,17 +105,9 @@ def steps_of(db: Database, job_id: int, ids: Sequence[int], *, slow: bool) -> di
 
 
 def measure(report: Report, backend: str, rows: int) -> None:
-    seconds: dict[str, list[float]] = {
-        name: [] for name in ("claim", "fence", "accepted", "outcome", "row_by_row")
-    }
+    seconds: dict[str, list[float]] = {name: [] for name in ("claim", "fence", "accepted", "outcome", "row_by_row")}
     with database(backend) as db:
-        values = {
-            **job_values(),
-            "enabled": True,
-            "next_fire_ms": NOW,
-            "last_fire_ms": None,
-            "awaits_root": None,
-        }
+        values = {**job_values(), "enabled": True, "next_fire_ms": NOW, "last_fire_ms": None, "awaits_root": None}
         times = {"revision": 1, "schedule_error": "", "created_ms": NOW, "updated_ms": NOW}
         one = {**values, **times}
         # as many in each partition

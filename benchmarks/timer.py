@@ -247,13 +247,9 @@ def main() -> None:
             )
     for peer in ("sched", "threading"):
         report.ratio(
-            f"few.{peer}_over_wheel",
-            [found[peer][2] for found in short],
-            [found["wheel"][2] for found in short],
+            f"few.{peer}_over_wheel", [found[peer][2] for found in short], [found["wheel"][2] for found in short]
         )
-    sizes = {
-        peer: [memory_of(peer, args.count) for _ in range(args.repeats)] for peer in ("wheel", "asyncio")
-    }
+    sizes = {peer: [memory_of(peer, args.count) for _ in range(args.repeats)] for peer in ("wheel", "asyncio")}
     for peer, values in sizes.items():
         report.figure(f"{peer}.memory", values, "B")
     report.ratio("memory.asyncio_over_wheel", sizes["asyncio"], sizes["wheel"], goal=GOALS["memory"])

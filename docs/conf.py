@@ -27,6 +27,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", rf"({'|'.join(sys.stdlib_module_names)}|msgspec|pydantic|typer)\..*"),
     ("py:.*", r"xwheel\.(?!(executor|plugin|cron|ring|errors)\.\w+$).+"),
+    ("py:.*", r"xwheel_(alarms|run_logs)\..+"),
     ("py:.*", r"xwheel_devtools\.(?!testing\.\w+$).+"),
     ("py:.*", r"[A-Z]|[A-Z]+_?[A-Z]+|Ts|Config|Path"),
 ]

@@ -25,9 +25,7 @@ def modules_page() -> str:
     for init in sorted((ROOT / "xwheel").rglob("__init__.py")):
         folder = init.parent
         lines += ["", f"## `{folder.relative_to(ROOT)}`", "", f"{_first_line(init)}", ""]
-        modules = [
-            path for path in sorted(folder.glob("*.py*")) if path != init and path.suffix in (".py", ".pyx")
-        ]
+        modules = [path for path in sorted(folder.glob("*.py*")) if path != init and path.suffix in (".py", ".pyx")]
         lines += ["| module | what is there | names |", "|---|---|---|"] if modules else []
         lines += [f"| `{path.name}` | {_first_line(path)} | {_names(path)} |" for path in modules]
     return "\n".join(lines) + "\n"
@@ -44,9 +42,7 @@ def _first_line(path: Path) -> str:
 
 def _names(path: Path) -> str:
     """Return the classes, functions and constants that a module has for others."""
-    pattern = (
-        r"^(?:class|def|async def|cdef class|cpdef \w+) ([A-Za-z]\w*)|^([A-Z][A-Z0-9_]+)(?:: [^=\n]+)? = "
-    )
+    pattern = r"^(?:class|def|async def|cdef class|cpdef \w+) ([A-Za-z]\w*)|^([A-Z][A-Z0-9_]+)(?:: [^=\n]+)? = "
     found = re.findall(pattern, path.read_text(), re.MULTILINE)
     return ", ".join(dict.fromkeys(f"`{name or constant}`" for name, constant in found))
 

@@ -60,9 +60,7 @@ class Oracle:
         texts += ["*"] * (7 - len(texts))
         self.zone = ZoneInfo(zone)
         self.sets: dict[str, set[int]] = {}
-        self.marks: list[
-            tuple[str, int]
-        ] = []  # ("end", 3) for L-3, ("near", 15) for 15W, ("near_end", 0) for LW
+        self.marks: list[tuple[str, int]] = []  # ("end", 3) for L-3, ("near", 15) for 15W, ("near_end", 0) for LW
         self.weekday_mark: tuple[str, int] | None = None
         for kind, text in zip(BOUNDS, texts, strict=True):
             self.sets[kind] = set()
@@ -126,9 +124,7 @@ class Oracle:
         return any(
             kind == "end"
             and self.in_month(day) - back == day.day
-            and not any(
-                day.day < other < 31 - back for other in self.sets["day"] if other <= self.in_month(day)
-            )
+            and not any(day.day < other < 31 - back for other in self.sets["day"] if other <= self.in_month(day))
             for kind, back in self.marks
         )
 
@@ -137,9 +133,7 @@ class Oracle:
         length = self.in_month(day)
         near = {base for kind, base in self.marks if kind == "near" and day.day <= base <= length}
         ends = {
-            (length - back, 31 - back)
-            for kind, back in self.marks
-            if kind == "near_end" and length - back >= day.day
+            (length - back, 31 - back) for kind, back in self.marks if kind == "near_end" and length - back >= day.day
         }
         # as with plain days, Quartz compares as if the month had 31 days
         bases = near | {base for base, raw in ends if not any(base < other < raw for other in near)}
@@ -284,9 +278,7 @@ def expression(source: random.Random) -> str:
     month = source.choice(["*", "*", "*", number_field(source, 1, 12), source.choice(list(NAMES["month"]))])
     fields = [source.choice(["0", number_field(source, 0, 59)]), number_field(source, 0, 59)]
     fields.append(number_field(source, 0, 23))
-    fields += (
-        [day_field(source), month, "?"] if source.random() < 0.5 else ["?", month, weekday_field(source)]
-    )
+    fields += [day_field(source), month, "?"] if source.random() < 0.5 else ["?", month, weekday_field(source)]
     if source.random() < 0.15:
         fields.append(source.choice(["*", "2026-2030", "2027", "*/4", "2020/3", "2028,2032", "1999"]))
     return " ".join(fields)
@@ -302,10 +294,7 @@ def changes(zone: ZoneInfo) -> list[int]:
             continue
         while high - low > 1:
             middle = (low + high) // 2
-            same = (
-                datetime.fromtimestamp(middle, zone).utcoffset()
-                == datetime.fromtimestamp(low, zone).utcoffset()
-            )
+            same = datetime.fromtimestamp(middle, zone).utcoffset() == datetime.fromtimestamp(low, zone).utcoffset()
             low, high = (middle, high) if same else (low, middle)
         found.append(high)
     return found

@@ -19,6 +19,4 @@ def test_each_place_is_there(place: str | None) -> None:
 def _is_there(place: str) -> bool:
     file, _, name = place.partition("[")[0].partition("::")
     path = ROOT / file
-    return path.exists() and (
-        not name or bool(re.search(rf"^def {name}\(", path.read_text("utf-8"), re.MULTILINE))
-    )
+    return path.exists() and (not name or bool(re.search(rf"^def {name}\(", path.read_text("utf-8"), re.MULTILINE)))

@@ -30,6 +30,7 @@ BROUGHT = {
     "xwheel-openapi",
     "xwheel-reports",
     "xwheel-run-logs",
+    "xwheel-why",
     "xwheel-xxl-calls",
 }
 """What the extra ``server`` brings of ours."""
@@ -69,12 +70,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(python: Path, *words: str, **settings: str) -> str:
     """Run Python, which must succeed, and return what it prints."""
     done = subprocess.run(
-        [python, *words],
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
+        [python, *words], env={**os.environ, **settings}, capture_output=True, text=True, timeout=WAIT_S, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -56,6 +56,7 @@ IMPORTS = Denied(
 DENIED = {
     # states
     "not sent yet": STATE,
+    "has had no due time yet": STATE,
     "answers *not yet*": STATE,
     "answer *not yet*": STATE,
     "WSREP has not yet prepared node": STATE,
@@ -84,12 +85,8 @@ DENIED = {
     ),
     "There is no default secret": Denied("rule R1"),
     "There are no rules about digits and signs": Denied("NIST SP 800-63B advises against them"),
-    "There are no tags and no merge keys": Denied(
-        "of YAML: tags name classes, merge keys hide what is merged"
-    ),
-    "There is no field for seconds": Denied(
-        "of croniter's dialect, which has five fields; Quartz's has seconds"
-    ),
+    "There are no tags and no merge keys": Denied("of YAML: tags name classes, merge keys hide what is merged"),
+    "There is no field for seconds": Denied("of croniter's dialect, which has five fields; Quartz's has seconds"),
     "There is no setting for a proxy either": Denied(
         "a proxy would resolve names and so get around the policy",
         lambda: not any("proxy" in name for name in EgressSection.model_fields),
@@ -193,6 +190,4 @@ def test_sentences_that_were_false_once_are_found(words: str) -> None:
 
 
 def test_other_sentences_pass() -> None:
-    assert not list(
-        denials("The node answers.\n\n```sh\necho there is no console yet\n```\n\nIt has yet to say no.")
-    )
+    assert not list(denials("The node answers.\n\n```sh\necho there is no console yet\n```\n\nIt has yet to say no."))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib
+import inspect
 import re
 import runpy
 import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ from pydantic_core import PydanticUndefined
 from tests.support.paths import DOCS, DOCS_PAGES, MADE_WITH_THE_SITE, ROOT
 from xwheel import errors
 from xwheel.cli.plugin_commands import INDEX
-from xwheel.config import Config
+from xwheel.config.loading import SETTINGS, all_settings
 from xwheel.config.sections import Section
 from xwheel.plugin.hookspecs import BROUGHT
 from xwheel.plugin.registries import HINTS
@@ -35,24 +38,28 @@ def config_page() -> str:
         "This page is compared with the code by `tests/test_docs.py`, which can also write it:",
         "`python -m tests.test_docs`.",
     ]
-    for name, field in Config.model_fields.items():
+    for name, field in sorted(all_settings().model_fields.items()):
         section = field.annotation
         assert isinstance(section, type)
         assert issubclass(section, Section)
+        lines += ["", f"## `[{name}]`", "", f"{section.__doc__}", "", "| key | default | meaning |", "|---|---|---|"]
         lines += [
-            "",
-            f"## `[{name}]`",
-            "",
-            f"{section.__doc__}",
-            "",
-            "| key | default | meaning |",
-            "|---|---|---|",
-        ]
-        lines += [
-            f"| `{key}` | {_default(item.get_default(call_default_factory=True))} | {item.description} |"
-            for key, item in section.model_fields.items()
+            f"| `{key}` | {_default(section.model_fields[key].get_default(call_default_factory=True))} | {words} |"
+            for key, words in _meanings(section).items()
         ]
     return "\n".join(lines) + "\n"
+
+
+def _meanings(section: type[Section]) -> dict[str, str]:
+    """Return by key the text that follows a setting; no process reads these, so pydantic need not either."""
+    (written,) = ast.parse(inspect.getsource(section)).body
+    assert isinstance(written, ast.ClassDef)
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in pairwise(written.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
 
 
 def _default(value: Any) -> str:
@@ -73,9 +80,9 @@ def test_the_list_of_modules_has_each_with_its_first_line() -> None:
 
 
 def test_every_setting_has_a_description() -> None:
-    for section in Config.model_fields.values():
-        for key, item in section.annotation.model_fields.items():  # type: ignore[union-attr]
-            assert item.description, key
+    for name, field in all_settings().model_fields.items():
+        section: Any = field.annotation
+        assert list(_meanings(section)) == list(section.model_fields), name
 
 
 def test_every_error_stands_in_the_reference() -> None:
@@ -89,17 +96,11 @@ def test_u15_the_page_on_speed_names_the_benchmarks_that_make_bench_leaves_out()
     recipe = re.search(r"^bench:.*?(?=^\n)", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL)
     assert recipe is not None
     page = (DOCS / "explanation" / "performance.md").read_text()
-    said = re.search(
-        r"`make bench` gives most figures of your machine;(.*?)are run one by one", page, re.DOTALL
-    )
+    said = re.search(r"`make bench` gives most figures of your machine;(.*?)are run one by one", page, re.DOTALL)
     assert said is not None
-    programs = {
-        path.stem for path in (ROOT / "benchmarks").glob("*.py") if "report.finish()" in path.read_text()
-    }
+    programs = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if "report.finish()" in path.read_text()}
     made = {name for name in programs if re.search(rf"\b{name}\b", recipe[0])}
-    assert {
-        name.removeprefix("benchmarks.") for name in re.findall(r"`([\w.]+)`", said[1])
-    } == programs - made
+    assert {name.removeprefix("benchmarks.") for name in re.findall(r"`([\w.]+)`", said[1])} == programs - made
 
 
 PAGES = [*sorted(ROOT.glob("*.md")), *DOCS_PAGES]
@@ -170,14 +171,11 @@ def ends(short: str) -> bool:
 def has_dotted(name: str) -> bool:
     """Return whether this is a module's name, that of something in a module, or a file's."""
     parts = name.split(".")
-    if parts[-1] in FILE_SUFFIXES or name in {BROUGHT, HINTS, INDEX}:
+    if parts[-1] in FILE_SUFFIXES or name in {BROUGHT, HINTS, INDEX, SETTINGS}:
         return True
     for count in range(len(parts), 0, -1):
         place = ROOT.joinpath(*parts[:count])
-        if any(
-            path.exists()
-            for path in (place.with_suffix(".py"), place.with_suffix(".pyx"), place / "__init__.py")
-        ):
+        if any(path.exists() for path in (place.with_suffix(".py"), place.with_suffix(".pyx"), place / "__init__.py")):
             found: Any = importlib.import_module(".".join(parts[:count])) if count < len(parts) else None
             return all((found := getattr(found, part, None)) is not None for part in parts[count:])
     return False
@@ -210,9 +208,7 @@ def has_imports(module: str, several: str, names: str) -> bool:
         path = module.replace(".", "/")
         is_there = ends(f"{path}/__init__.py") or ends(f"{path}.py")
         return is_there and all(defines("class|def", name) for name in found)
-    return all(
-        hasattr(importlib.import_module(module), name) or has_dotted(f"{module}.{name}") for name in found
-    )
+    return all(hasattr(importlib.import_module(module), name) or has_dotted(f"{module}.{name}") for name in found)
 
 
 CHECKS: list[tuple[re.Pattern[str], Callable[..., bool]]] = [
@@ -293,9 +289,7 @@ def test_the_line_from_a_checkout_names_each_distribution_of_the_server() -> Non
         for name in (*extras["server"], *extras["cli"])
         if name.startswith("xwheel-")
     }
-    line = re.search(
-        r"^From a checkout: .*\./plugins/\{([a-z_,]+)\}", (ROOT / "README.md").read_text(), re.MULTILINE
-    )
+    line = re.search(r"^From a checkout: .*\./plugins/\{([a-z_,]+)\}", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert line
     assert set(line[1].split(",")) == needed
 

@@ -25,15 +25,14 @@ from xwheel_accounts import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel_alarms import Alarm, AlarmChannel
+from xwheel_run_logs import ChecksSetup, LogChunk, LogEnd, LogKey, LogStore
 
 from tests.support.paths import ROOT
 from xwheel.model.deeds import Deed
 from xwheel.plugin import RegisteredExecutor
 from xwheel.plugin.contracts import (
-    Alarm,
-    AlarmChannel,
     ChecksSavedSource,
-    ChecksSetup,
     ChecksSource,
     Command,
     Commands,
@@ -45,10 +44,6 @@ from xwheel.plugin.contracts import (
     HostSetup,
     KeepsMails,
     KeepsThings,
-    LogChunk,
-    LogEnd,
-    LogKey,
-    LogStore,
     ManagementCalls,
     PartHealth,
     PluginDatabase,
@@ -78,7 +73,7 @@ from xwheel.plugin.hookspecs import HOOKS, Hook, all_hooks
 from xwheel.plugin.job_owners import DeclaredView, OwnsJobs
 from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.news import BringsNews, NewsItem
-from xwheel.plugin.observers import Changes, Observer, RunEnd, SeesDispatches
+from xwheel.plugin.observers import Changes, Observer, RunEnd, SaysWhatChanged, SeesDispatches
 from xwheel.plugin.options import PluginOptions
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.recorders import Book, NotesRefusals, Recorder, RefusedCall
@@ -96,6 +91,7 @@ from xwheel.plugin.routes import (
     RouteReply,
     Routes,
     RouteScope,
+    SaysWhenDue,
     WokenUp,
     WorksAlong,
 )
@@ -125,12 +121,10 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         HandlerLookup,
         RunContext,
     ],
-    AlarmChannel: [Alarm],
     RunListener: [RunChange],
-    LogStore: [ChecksSetup, LogKey, LogChunk, LogEnd],
     Pages: [],
     Tables: [Migration, RowsGoAlong],
-    Observer: [Changes, RunEnd, SeesDispatches],
+    Observer: [Changes, RunEnd, SeesDispatches, SaysWhatChanged],
     Resources: [ResourceRoute, Need, Of, OfObject, Operation, OwnsJobs, DeclaredView],
     Routes: [
         Route,
@@ -148,6 +142,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         PluginPartitions,
         WorksAlong,
         WokenUp,
+        SaysWhenDue,
         ReportsHealth,
         PartHealth,
         ReadsLogs,
@@ -163,18 +158,12 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         KeepsMails,
     ],
     GroupCalls: [GroupCall, GroupReply],
-    Gate: [
-        IdentifiesCallers,
-        CallHead,
-        NamesCaller,
-        KnowsOwners,
-        TokenOwner,
-        MakesFirst,
-        FirstCredential,
-    ],
+    Gate: [IdentifiesCallers, CallHead, NamesCaller, KnowsOwners, TokenOwner, MakesFirst, FirstCredential],
     Recorder: [Book, Deed, NotesRefusals, RefusedCall],
     Commands: [CommandSite, ManagementCalls],
     IdentityProvider: [SignsInByPassword, SignsInByRedirect, SignsOut, KnownAccount, Identity, SignInStart],
+    AlarmChannel: [Alarm],
+    LogStore: [ChecksSetup, LogKey, LogChunk, LogEnd],
     Hook: [],
 }
 HEAD = """# Plugins
@@ -210,9 +199,10 @@ executors, and an identity provider that does so lets no one in, while those who
 
 ## What plugins may import
 
-`xwheel`, `xwheel.plugin`, the names of `xwheel_accounts` for identity providers, and `xwheel_egress` of the
-distribution `xwheel-egress` for [calls to addresses outside](egress.md). Their tests may import
-`xwheel_devtools.testing` of `xwheel-devtools`, which has
+`xwheel`, `xwheel.plugin`, the names of `xwheel_alarms` for alarm channels, of `xwheel_run_logs` for log stores and of
+`xwheel_accounts` for identity providers, and `xwheel_egress` of the distribution `xwheel-egress` for
+[calls to addresses outside](egress.md). Their tests may import `xwheel_devtools.testing` of `xwheel-devtools`, which
+has
 
 - a suite for each contract (`check_router` and so on), sample records, and `load_plugin`,
 - `WebServer`, a server that answers calls as a test says,
@@ -259,7 +249,7 @@ with acme-routers: pip install acme-routers next to each node"}}`. Kinds are `ro
 
 ## Hooks of a plugin's own
 
-A distribution can bring hooks that other plugins implement, as `xwheel-accounts` does for identity providers. The
+A distribution can bring hooks that other plugins implement, as `xwheel-alarms` does for alarm channels. The
 entry-point group `xwheel.hooks` names a mapping of hook to [`Hook`](#hook), which says what is registered by it; that
 is checked as for all hooks. `site.registered("xwheel_register_toy_shops")` has what plugins registered, by name.
 
@@ -319,13 +309,13 @@ def plugins_page() -> str:
             plain(hook.words),
             "",
             f"Contract: [`{contract}`](#{contract.lower()})"
-            + ("." if name in HOOKS else ", which plugins import from `xwheel_accounts`."),
+            + ("." if name in HOOKS else f", which plugins import from `{home_of(hook.contract)}`."),
             "",
         ]
     lines += ["## Contracts", ""]
     for contract, parts in PARTS.items():
         for item in (contract, *parts):
-            lines += [f"### `{item.__name__}`", "", *prose(item), *members(item)]
+            lines += [f"### `{item.__name__}`", "", *prose(item), *fields(item), *members(item)]
     lines += ["## Options of the shipped plugins", ""]
     for name in SHIPPED:
         lines += [f"### `{name}`", ""]
@@ -335,6 +325,11 @@ def plugins_page() -> str:
             continue
         lines += table(f"plugins.options.{name}", model)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def home_of(contract: type[Any]) -> str:
+    """Return the package of a distribution that brings a contract."""
+    return contract.__module__.partition(".")[0]
 
 
 def prose(item: Any) -> list[str]:
@@ -352,6 +347,21 @@ def prose(item: Any) -> list[str]:
         else:
             made.append(text.strip())
     return [*made, ""]
+
+
+def fields(item: type[Any]) -> list[str]:
+    """Return as a list what comments with ``#:`` say of the fields of a record or an enumeration."""
+    made: list[str] = []
+    above = ""
+    for line in inspect.getsource(item).splitlines():
+        text, _, words = line.strip().partition("#:")
+        above += words if not text else ""
+        if (field := re.match(r"    (?:    self\.)?(\w+)(: | = )", line)) and (
+            said := (above if words == "" else words).strip()
+        ):
+            made.append(f"- `{field[1]}`: {plain(said[0].upper() + said[1:])}.")
+        above = "" if text else above
+    return ["Attributes:", "", *made, ""] if made else []
 
 
 def plain(text: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import xwheel_accounts
+import xwheel_alarms
 import xwheel_devtools.testing
+import xwheel_run_logs
 
 import xwheel
 import xwheel.embedded
@@ -11,29 +13,10 @@ import xwheel.executor
 import xwheel.plugin
 
 PUBLIC = {
-    xwheel: {
-        "Alarm",
-        "Config",
-        "ExecutorGroup",
-        "Job",
-        "RouteContext",
-        "Run",
-        "XwheelError",
-        "__version__",
-        "hookimpl",
-    },
+    xwheel: {"Config", "ExecutorGroup", "Job", "RouteContext", "Run", "XwheelError", "__version__", "hookimpl"},
     xwheel.embedded: {"EmbeddedScheduler", "JobContext", "current_job"},
-    xwheel.executor: {
-        "SUPERVISOR",
-        "Executor",
-        "JobContext",
-        "current_job",
-        "job",
-        "load_handlers",
-        "load_targets",
-    },
+    xwheel.executor: {"SUPERVISOR", "Executor", "JobContext", "current_job", "job", "load_handlers", "load_targets"},
     xwheel.plugin: {
-        "ALARM_PLACEHOLDERS",
         "BringsNews",
         "NewsItem",
         "CALLER",
@@ -52,19 +35,13 @@ PUBLIC = {
         "PUBLIC",
         "ResourceRoute",
         "Resources",
+        "SaysWhenDue",
         "WokenUp",
         "Actor",
         "AddressKind",
-        "Alarm",
-        "AlarmChannel",
-        "AlarmKind",
-        "AlarmReceipts",
-        "AlarmRetryLater",
-        "AlarmTemplate",
         "CallBody",
         "RouteRefusedError",
         "ChecksSavedSource",
-        "ChecksSetup",
         "ChecksSource",
         "Command",
         "CommandSite",
@@ -87,14 +64,10 @@ PUBLIC = {
         "JobWriter",
         "KeepsThings",
         "LogAnswer",
-        "LogChunk",
         "LogData",
-        "LogEnd",
-        "LogKey",
         "LogPart",
         "LogQuestions",
         "LogReceipt",
-        "LogStore",
         "LogStoreError",
         "LogText",
         "ManagementCalls",
@@ -155,14 +128,13 @@ PUBLIC = {
         "ScheduleSpec",
         "ScheduleType",
         "SecretMask",
+        "SaysWhatChanged",
         "SeesDispatches",
         "Tables",
         "TakesLogs",
         "TakesOptions",
         "WorksAlong",
         "XwheelError",
-        "alarm_values",
-        "checked_receivers",
         "has_node_libraries",
         "hookimpl",
         "read_options",
@@ -176,6 +148,18 @@ PUBLIC = {
         "SignsInByPassword",
         "SignsInByRedirect",
         "SignsOut",
+    },
+    xwheel_run_logs: {"ChecksSetup", "LogChunk", "LogEnd", "LogKey", "LogStore"},
+    xwheel_alarms: {
+        "ALARM_PLACEHOLDERS",
+        "Alarm",
+        "AlarmChannel",
+        "AlarmKind",
+        "AlarmReceipts",
+        "AlarmRetryLater",
+        "AlarmTemplate",
+        "alarm_values",
+        "checked_receivers",
     },
     xwheel_devtools.testing: {
         "ExecutorSite",

@@ -5,9 +5,9 @@ decides, purely, and both the *run* rows and the job's next fire time are writte
 picks up planned rows that no memory holds: after a restart, a run-now, a retry. The *ring* keeps what is due
 within the pre-read window and gives it back on time. ``route`` chooses the address, the *trigger pool* gives it
 a place in the fast or the slow lane, the *fence* writes both down and is the last moment at which a stop or an
-edit can prevent the run. ``dispatch`` sends. The executor's *outcome* comes back as a callback and is committed
-before it is answered; what follows from it, such as a retry, is planned in the same transaction. Memory is only
-ever a cache of rows.
+edit can prevent the run. ``send`` carries it to the executor's ``intake``. The executor's *outcome* comes back
+as a callback and is committed before it is answered; what follows from it, such as a retry, is planned in the
+same transaction. Memory is only ever a cache of rows.
 """
 
 __version__ = "0.1.0"
@@ -18,22 +18,11 @@ if TYPE_CHECKING:
     from xwheel.config import Config
     from xwheel.errors import XwheelError
     from xwheel.model import ExecutorGroup, Job, Run
-    from xwheel.plugin import Alarm, RouteContext, hookimpl
+    from xwheel.plugin import RouteContext, hookimpl
 
-__all__ = [
-    "Alarm",
-    "Config",
-    "ExecutorGroup",
-    "Job",
-    "RouteContext",
-    "Run",
-    "XwheelError",
-    "__version__",
-    "hookimpl",
-]
+__all__ = ["Config", "ExecutorGroup", "Job", "RouteContext", "Run", "XwheelError", "__version__", "hookimpl"]
 
 _HOMES: Final = {
-    "Alarm": "xwheel.plugin",
     "Config": "xwheel.config",
     "ExecutorGroup": "xwheel.model",
     "Job": "xwheel.model",

@@ -12,7 +12,6 @@ miss every cache, and that wait is most of the work.
 """
 
 cimport cython
-from cpython.array cimport array, clone
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check, PyLong_FromLongLong
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
@@ -23,8 +22,6 @@ from libcpp.algorithm cimport stable_sort
 from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
-from array import array as _array
-
 
 cdef enum:
     AHEAD = 16  # table lines asked for in advance; 8 to 32 measure the same
@@ -33,8 +30,6 @@ cdef enum:
     ROOMY = 1024  # an empty vector with more room than this gives it back
     WARM = 16  # ticks
     BATCH = 1024  # from here on, room is counted out before pushing
-
-cdef array _template = _array("q")
 
 cdef extern from *:
     PyObject **PySequence_Fast_ITEMS(object seq)
@@ -516,17 +511,6 @@ cdef class TimeRing(_Slots):
             value = PyLong_FromLongLong(self._ids[i])
             Py_INCREF(value)
             PyList_SET_ITEM(ids, i, value)
-        return ids
-
-    def advance_array(self, int64_t now_ms):
-        """Like :meth:`advance`, but give an ``array('q')``."""
-        cdef size_t i
-        cdef array ids
-        self._ids.clear()
-        self._collect(now_ms)
-        ids = clone(_template, self._ids.size(), False)
-        for i in range(self._ids.size()):
-            ids.data.as_longlongs[i] = self._ids[i]
         return ids
 
     def next_due_ms(self):

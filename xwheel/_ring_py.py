@@ -46,29 +46,17 @@ class TimeRing:
         self._stored = 0
 
     def push(self, run_id: int, due_ms: int) -> bool:
-        """Hold an id until its due time; an id that is held already is moved.
+        """Hold an id (above 0, below 2**63) until its due time in epoch milliseconds; an id that is held is moved.
 
-        Args:
-            run_id: A positive integer below 2**63.
-            due_ms: When it is due, in epoch milliseconds; the past means the next :meth:`advance`.
-
-        Returns:
-            False if the limit is reached and nothing was taken.
+        What is past is due at the next :meth:`advance`. Returns False if the limit is reached and nothing was taken.
         """
         return self.push_many((run_id,), (due_ms,)) == 1
 
     def push_many(self, ids: Sequence[int], dues: Sequence[int]) -> int:
-        """Push pairs in order, up to the limit.
+        """Push pairs in order, up to the limit; return how many were taken: the first ones.
 
-        Args:
-            ids: Positive integers: a list, a tuple or a contiguous buffer of signed 64-bit integers.
-            dues: As many due times, in epoch milliseconds.
-
-        Returns:
-            How many were taken; they are the first ones.
-
-        Raises:
-            ValueError: If lengths differ or an id is not positive; nothing is taken then.
+        Lists and tuples of ints do, and contiguous buffers of signed 64-bit integers. A wrong length or id is a
+        ValueError, and nothing is taken.
         """
         if len(ids) != len(dues):
             raise ValueError(f"{len(ids)} ids but {len(dues)} due times")
@@ -96,7 +84,6 @@ class TimeRing:
         self._sweep_if_stale()
 
     def _room(self, ids: Sequence[int]) -> int:
-        """Return how many of these ids fit; those held already take no room."""
         new: set[int] = set()
         room = self._limit - len(self._dues)
         for taken, run_id in enumerate(ids):
@@ -164,13 +151,9 @@ class TimeRing:
         return [run_id for _, run_id in pairs]
 
     def advance(self, now_ms: int) -> list[int]:
-        """Let time pass and take out what is due.
+        """Let time pass; return the ids due at or before ``now_ms``, by due time, then in order of their pushes.
 
-        Args:
-            now_ms: The time now, in epoch milliseconds. Before the last time given, nothing happens.
-
-        Returns:
-            Ids due at or before ``now_ms``, in order of due time, then of their pushes.
+        Before the last time given, nothing happens.
         """
         if now_ms < self._now:
             return []
@@ -186,10 +169,6 @@ class TimeRing:
         self._now = now_ms
         self._tick = last
         return ids
-
-    def advance_array(self, now_ms: int) -> array[int]:
-        """Like :meth:`advance`, but give an ``array('q')``."""
-        return array("q", self.advance(now_ms))
 
     def next_due_ms(self) -> int | None:
         """Return a time before which nothing is due, in epoch milliseconds, or None if nothing is held.
@@ -258,13 +237,7 @@ class PoolSelector:
         return SLOW if self._slow.get(job_id, 0) > self._count else FAST
 
     def record(self, job_id: int, cost_ms: int, now_ms: int) -> None:
-        """Count a finished send.
-
-        Args:
-            job_id: Whose send it was.
-            cost_ms: How long it took, in milliseconds.
-            now_ms: When it finished, in epoch milliseconds.
-        """
+        """Count a send of a job that took ``cost_ms`` and finished at ``now_ms``, in epoch milliseconds."""
         window = now_ms // self._window_ms
         if window != self._window:
             self._window = window

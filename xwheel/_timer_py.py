@@ -101,18 +101,10 @@ class TimeoutWheel:
         self._submit: Callable[..., object] | None = None
 
     def schedule(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Timeout:
-        """Make a call after a delay.
+        """Make a call ``delay_s`` seconds from now, or at once if that is not above 0.
 
-        Args:
-            delay_s: Seconds from now; at once if that is not above 0.
-            callback: What is called.
-            args: With what.
-
-        Raises:
-            ValueError: If the time is no number or lies more than 285 years from the clock's zero.
-            TypeError: If that cannot be called.
-            TimerFullError: If as many wait as may.
-            TimerStoppedError: If it was stopped.
+        Raises ValueError: the time is no number, or lies more than 285 years from the clock's zero; TypeError: that
+        cannot be called; TimerFullError: as many wait as may; TimerStoppedError: it was stopped.
         """
         return self.schedule_at(self._clock() + delay_s, callback, *args)
 
@@ -143,7 +135,6 @@ class TimeoutWheel:
         return timeout
 
     def _let_go(self, timeout: Timeout) -> tuple[Callable[..., object] | None, tuple[Any, ...] | None]:
-        """Take a call out; return it."""
         call = (timeout.callback, timeout.args)
         timeout.callback = timeout.args = None
         if self._waiting.pop(timeout.key, None) is not None:
@@ -183,14 +174,12 @@ class TimeoutWheel:
         return made
 
     def _guarded(self, callback: Any, args: Any) -> None:
-        """Make a call; what it raises goes to :meth:`_failed`."""
         try:
             callback(*args)
         except BaseException as error:
             self._failed(callback, error)
 
     def _failed(self, callback: Any, error: BaseException) -> None:  # noqa: ARG002 - for those that inherit it
-        """Be told what a call raised."""
         raise error
 
     def _sooner(self, when: float) -> None:

@@ -115,8 +115,7 @@ def _dates(key: str, texts: Sequence[str]) -> frozenset[date]:
             raise ScheduleError(f"calendar.{key}", wanted) from error
         length = (end - begin).days + 1
         if not 0 < length <= MAX_DAYS or len(found) + length > MAX_DAYS:
-            wanted = f"ranges must run forward and hold at most {MAX_DAYS} days in all"
-            raise ScheduleError(f"calendar.{key}", wanted)
+            raise ScheduleError(f"calendar.{key}", f"ranges must run forward and hold at most {MAX_DAYS} days in all")
         found.update(begin + timedelta(days=number) for number in range(length))
     return frozenset(found)
 
@@ -129,13 +128,11 @@ def _stretch(text: str) -> tuple[datetime, datetime]:
         wanted = f"takes 2026-11-10T22:00..2026-11-11T06:00, not {text[:60]!r}"
         raise ScheduleError("calendar.times", wanted) from error
     if begin.tzinfo or end.tzinfo or end <= begin:
-        wanted = "must run forward, in the job's own zone and so without an offset"
-        raise ScheduleError("calendar.times", wanted)
+        raise ScheduleError("calendar.times", "must run forward, in the job's own zone and so without an offset")
     return begin, end
 
 
 def _edges(stretches: Sequence[tuple[datetime, datetime]]) -> Sequence[datetime]:
-    """Return the edges of stretches, those that touch or overlap made one."""
     edges: list[datetime] = []
     for begin, end in sorted(stretches):
         if edges and begin <= edges[-1]:
@@ -154,10 +151,6 @@ def _text(definition: Mapping[str, Any], key: str) -> str:
 
 def _texts(definition: Mapping[str, Any], key: str) -> Sequence[str]:
     values = definition.get(key, [])
-    if (
-        isinstance(values, list)
-        and len(values) <= MAX_ENTRIES
-        and all(isinstance(item, str) for item in values)
-    ):
-        return values
-    raise ScheduleError(f"calendar.{key}", f"must be a list of at most {MAX_ENTRIES} texts")
+    if not isinstance(values, list) or len(values) > MAX_ENTRIES or not all(isinstance(one, str) for one in values):
+        raise ScheduleError(f"calendar.{key}", f"must be a list of at most {MAX_ENTRIES} texts")
+    return values

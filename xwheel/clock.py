@@ -72,11 +72,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when a test moves it.
-
-    Args:
-        now_ms: The shared time to begin with.
-    """
+    """A clock that moves only when a test moves it; it begins with this shared time."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms

@@ -1,8 +1,7 @@
 """The errors that xwheel raises on purpose.
 
-Each error keeps its facts in attributes and says one sentence that holds the ids. HTTP answers are made from
-them by two tables: :mod:`xwheel.wire.contract` for XXL-JOB's envelope and :mod:`xwheel.api.http.errors` for the
-management API.
+Each error keeps its facts in attributes and says one sentence that holds the ids. HTTP answers are made from them in
+two places: :mod:`xwheel.wire.contract` for XXL-JOB's envelope and :mod:`xwheel.api.http.errors` for the management API.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ class StartEndedError(XwheelError):
 class FieldError(XwheelError):
     """A value that a caller gave is not acceptable.
 
-    Attributes:
-        field: Name of the field, as the caller spelled it.
-        reason: What is allowed, as a sentence part that follows the field's name.
+    It has the ``field``, as the caller spelled it, and as ``reason`` what is allowed, which follows the field's name.
     """
 
     def __init__(self, field: str, reason: str) -> None:
@@ -61,13 +58,7 @@ class DuplicateNameError(PluginError):
 
 
 class UnknownNameError(PluginError, KeyError):
-    """No plugin registered this name.
-
-    Attributes:
-        kind: What was asked for, such as ``router``.
-        name: The name that is not registered.
-        known: The names that would have been found, sorted.
-    """
+    """No plugin registered this ``name`` of a ``kind`` such as ``router``; ``known`` are those that are, sorted."""
 
     def __init__(self, kind: str, name: str, known: tuple[str, ...], hint: str = "") -> None:
         more = f"; {hint}" if hint else ""
@@ -85,22 +76,13 @@ class WireError(XwheelError):
 
 
 class AuthError(WireError):
-    """The caller's token is missing or wrong, or what else shows who calls.
-
-    Attributes:
-        field: The header or field at fault.
-    """
+    """The caller's token is missing or wrong, or what else shows who calls; ``field`` names the header or field."""
 
     field = "Authorization"
 
 
 class TooManyTriesError(AuthError):
-    """It was wrong too often.
-
-    Attributes:
-        title: What there was too much of.
-        wait_ms: After how long the next try counts.
-    """
+    """It was wrong too often: ``title`` says what there was too much of, ``wait_ms`` when the next try counts."""
 
     title = "Too many calls without a valid token"
 
@@ -114,11 +96,7 @@ class BusyError(XwheelError):
 
 
 class ForbiddenError(XwheelError):
-    """The caller is known, and may not do this.
-
-    Attributes:
-        permission: What it takes.
-    """
+    """The caller is known, and may not do this, which takes the ``permission``."""
 
     def __init__(self, permission: str, what: str) -> None:
         super().__init__(what)
@@ -126,12 +104,7 @@ class ForbiddenError(XwheelError):
 
 
 class ExecutorUnreachableError(WireError):
-    """No complete answer came back.
-
-    Attributes:
-        address: Where the call went.
-        sent: False if it is certain that no byte of the request left (connection refused).
-    """
+    """No complete answer came back from ``address``; ``sent`` is False if certainly no byte of the request left."""
 
     def __init__(self, address: str, reason: str, *, sent: bool) -> None:
         super().__init__(f"{address}: {reason}")
@@ -156,12 +129,7 @@ class StorageError(XwheelError):
 
 
 class NotFoundError(StorageError):
-    """The object does not exist.
-
-    Attributes:
-        kind: ``job``, ``run``, ``group`` and so on.
-        key: Its id or name.
-    """
+    """The object does not exist: its ``kind`` is ``job``, ``run``, ``group`` and so on, its ``key`` an id or name."""
 
     def __init__(self, kind: str, key: object) -> None:
         super().__init__(f"{kind} {key} does not exist")
@@ -182,11 +150,7 @@ class NameTakenError(ConflictError):
 
 
 class OwnedByCodeError(ConflictError):
-    """A field of a job is what code declares, and so cannot be changed here.
-
-    Attributes:
-        field: Its name.
-    """
+    """The ``field`` of a job is what code declares, and so cannot be changed here."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -195,11 +159,7 @@ class OwnedByCodeError(ConflictError):
 
 
 class RevisionError(ConflictError):
-    """The object was changed since the caller read it.
-
-    Attributes:
-        revision: The revision that it is at.
-    """
+    """The object was changed since the caller read it; it is at ``revision``."""
 
     def __init__(self, kind: str, key: int, revision: int, wanted: int) -> None:
         super().__init__(f"{kind} {key} is at revision {revision}, not {wanted}: read it again")
@@ -219,11 +179,7 @@ class SchemaError(StorageError):
 
 
 class OutageError(StorageError):
-    """The database does no work for us.
-
-    Attributes:
-        is_over: Returns whether it did work of this kind, reading or writing, that was begun after this failure.
-    """
+    """The database does no work for us; ``is_over`` returns whether later work of this kind was done."""
 
     is_over: Callable[[], bool] = staticmethod(lambda: True)
 
@@ -277,16 +233,3 @@ class JobTimeoutError(ExecutorError):
 
 class JobKilledError(ExecutorError):
     """Raised inside a handler whose run was killed."""
-
-
-class AlarmRetryLater(XwheelError):  # noqa: N818 - says what to do, not what is wrong
-    """An alarm channel's other side wants to be asked later.
-
-    Args:
-        message: What it said; must hold no secret.
-        after_s: In how many seconds.
-    """
-
-    def __init__(self, message: str, after_s: float) -> None:
-        super().__init__(message)
-        self.after_s = after_s

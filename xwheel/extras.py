@@ -12,12 +12,7 @@ from xwheel.errors import ConfigError, XwheelError
 def extra(name: str, error: Callable[[str], XwheelError] = ConfigError) -> Iterator[None]:
     """Import in this block what only an extra brings.
 
-    Args:
-        name: The extra.
-        error: Makes the error from its text.
-
-    Raises:
-        XwheelError: A library is missing; the text names it, the extra and the command that installs it.
+    A library that is missing is an ``error``, whose text names it, the extra and the command that installs it.
     """
     try:
         yield

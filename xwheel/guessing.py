@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
@@ -52,7 +51,7 @@ def is_walk(text: str) -> bool:
     # on one keyboard: next to each other on any of them are so many keys that what chance made would be refused
     return any(
         _is_most(sum(_counts(one, two) or two in keys.get(one, ()) for one, two in pairs) - spare, bare)
-        for keys in _neighbours()
+        for keys in map(_neighbours, _KEYBOARDS)
     )
 
 
@@ -68,7 +67,6 @@ def without_phrases(text: str) -> str:
 
 
 def _counts(one: str, two: str) -> bool:
-    """Return whether a character goes on counting, 9 to 0 and z to a too, or is the same."""
     return abs(ord(one) - ord(two)) in (0, 1, 9, 25)
 
 
@@ -77,12 +75,7 @@ def _is_most(steps: int, text: str) -> bool:
 
 
 @cache
-def _neighbours() -> tuple[dict[str, frozenset[str]], ...]:
-    """Return the keys next to each key, for each keyboard."""
-    return tuple(map(_neighbours_on, _KEYBOARDS))
-
-
-def _neighbours_on(rows: Sequence[str]) -> dict[str, frozenset[str]]:
+def _neighbours(rows: tuple[str, ...]) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     places = [(row, column) for row, keys in enumerate(rows) for column in range(len(keys))]
     for row, column in places:

@@ -53,9 +53,6 @@ def open_file(path: str | Path, flags: int) -> int:
     """Return a descriptor of a file, which is made for this user alone, or made so; an ``opener`` of :func:`open`.
 
     Not for a database file of SQLite: closing the descriptor would give up the locks that this process has on it.
-
-    Raises:
-        OSError: It cannot be opened.
     """
     handle = os.open(path, flags | os.O_CLOEXEC, FILE)
     found = os.fstat(handle)
@@ -68,6 +65,13 @@ def write_text(path: Path, text: str) -> None:
     """Write a file of this user alone; raises OSError if it cannot be written."""
     with open(path, "w", encoding="utf-8", opener=open_file) as file:
         file.write(text)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file of this user alone, all at once: a reader sees the whole of it, or what was there before."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    write_text(draft, text)
+    draft.replace(path)
 
 
 def read_first_line(path: Path, setting: str, what: str) -> str:

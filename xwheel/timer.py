@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextvars import Context
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVarTuple
 
 from xwheel.errors import TimerStoppedError
@@ -121,14 +120,8 @@ class WheelTimer(TimeoutWheel):
     def stop(self, timeout_s: float = 10.0) -> list[Timeout]:
         """Take nothing more, wait for the call that is being made, and end the thread.
 
-        Args:
-            timeout_s: How long to wait for that call, in seconds; the thread ends after it in any case.
-
-        Returns:
-            What waited and will not be called, in order.
-
-        Raises:
-            RuntimeError: If a call of this timer's thread stops it.
+        Return what waited and will not be called, in order. It waits ``timeout_s`` seconds for that call; the thread
+        ends after it in any case. Raises RuntimeError if a call of this timer's thread stops it.
         """
         thread = self._thread
         if thread is threading.current_thread():
@@ -139,9 +132,7 @@ class WheelTimer(TimeoutWheel):
         if thread is not None:
             thread.join(timeout_s)
             if thread.is_alive():
-                log.warning(
-                    "%s: a call did not end within %s s; the timer stops after it", self._name, timeout_s
-                )
+                log.warning("%s: a call did not end within %s s; the timer stops after it", self._name, timeout_s)
         _running.discard(self)
         return self.drain()
 
@@ -149,9 +140,7 @@ class WheelTimer(TimeoutWheel):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _work(self) -> None:
@@ -268,8 +257,6 @@ class AsyncWheelTimer(TimeoutWheel):
 
 
 class _WheelHandle(asyncio.TimerHandle):
-    """The handle of a call that waits in the loop's wheel."""
-
     __slots__ = ("timeout",)
     timeout: Timeout
     if TYPE_CHECKING:

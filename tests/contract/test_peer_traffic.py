@@ -81,9 +81,7 @@ class Recording:
 
     def said(self, call: str) -> list[Exchange]:
         """Return what the peer said to xwheel, of one call."""
-        return [
-            item for item in self.exchanges if item["from"] == "peer" and item["path"].endswith(f"/{call}")
-        ]
+        return [item for item in self.exchanges if item["from"] == "peer" and item["path"].endswith(f"/{call}")]
 
 
 @pytest.fixture(params=PEERS)
@@ -97,12 +95,7 @@ def foreign() -> RegisteredExecutor:
 
 def result(exchange: Exchange) -> HttpResult:
     return HttpResult(
-        key=None,
-        status=exchange["status"],
-        body=exchange["reply"].encode(),
-        error="",
-        sent=True,
-        cost_ms=5,
+        key=None, status=exchange["status"], body=exchange["reply"].encode(), error="", sent=True, cost_ms=5
     )
 
 
@@ -163,9 +156,7 @@ def test_all_peers_have_a_recording_of_every_call() -> None:
 
 
 def test_headers_are_as_they_were(peer: Recording) -> None:
-    ours = {
-        name.lower(): value for name, value in contract.headers_for("the-recorded-token", "recorded").items()
-    }
+    ours = {name.lower(): value for name, value in contract.headers_for("the-recorded-token", "recorded").items()}
     for exchange in peer.told(contract.BEAT, contract.IDLE_BEAT, contract.RUN, contract.KILL, contract.LOG):
         length = {"content-length": str(len(exchange["body"].encode()))}
         assert exchange["headers"] == {**ours, **length}

@@ -109,10 +109,7 @@ TRAPS: Final[dict[str, tuple[str, ...]]] = {
         f"{WIRE}::test_without_a_token_of_our_own_no_call_passes",
         f"{WIRE}::test_a_wrong_token_is_refused",
     ),
-    "10.3 address list": (
-        f"{WIRE}::test_addresses_have_one_spelling",
-        f"{WIRE}::test_urls_have_exactly_one_slash",
-    ),
+    "10.3 address list": (f"{WIRE}::test_addresses_have_one_spelling", f"{WIRE}::test_urls_have_exactly_one_slash"),
 }
 
 

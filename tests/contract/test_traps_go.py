@@ -154,10 +154,7 @@ def test_a_busy_job_is_a_refusal_that_is_retried(node: HandNode) -> None:
 
 def test_a_kill_of_an_idle_job_that_is_refused_still_ends_the_run(node: HandNode) -> None:
     run_id = start(node)
-    said: dict[str, Any] = {
-        "/kill": {"code": 500, "msg": "Task kill err"},
-        "/idleBeat": {"code": 200, "msg": ""},
-    }
+    said: dict[str, Any] = {"/kill": {"code": 500, "msg": "Task kill err"}, "/idleBeat": {"code": 200, "msg": ""}}
     attach(node, lambda _address, path, _body: said[path])
     node.scheduler.management.killer.kill(run_id)
     pass_time(node, 180_000)

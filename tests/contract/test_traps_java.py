@@ -18,8 +18,7 @@ from tests.support.peers import Peer, answer
 from tests.support.rows import NOW, make_run
 from xwheel.clock import ManualClock
 from xwheel.config import build_config
-from xwheel.executor.intake.endpoints import Endpoints
-from xwheel.executor.intake.server import CallsApp
+from xwheel.executor.intake.endpoints import CallsApp, Endpoints
 from xwheel.model import RunState
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.records import Fate, Parcel
@@ -91,9 +90,7 @@ def test_the_log_is_asked_for_with_the_very_time_of_the_run() -> None:
     with Peer(lambda *_: answer("200 OK", page)) as peer:
         run = make_run(7, address=peer.url, created_ms=created_ms)
         networks = ExecutorNetworks.from_config(build_config({}))
-        logs = ExecutorLogs(
-            cast(ExecutorRegistry, OneExecutor()), lambda: NOW, timeout_s=5, networks=networks
-        )
+        logs = ExecutorLogs(cast(ExecutorRegistry, OneExecutor()), lambda: NOW, timeout_s=5, networks=networks)
         logs.read_log(run, 1)
         asked = json.loads(peer.requests[0].partition(b"\r\n\r\n")[2])
     assert (asked["logDateTim"], asked["logDateTime"]) == (created_ms, created_ms)

@@ -203,7 +203,5 @@ def test_bodies_of_idle_beat_and_kill_are_json() -> None:
 
 
 def test_it_is_told_the_third_generation() -> None:
-    assert not any(
-        "xxl-job-appname" in item["headers"] for item in Recording("pyxxl").said(contract.REGISTRY)
-    )
+    assert not any("xxl-job-appname" in item["headers"] for item in Recording("pyxxl").said(contract.REGISTRY))
     assert {item["path"] for item in Recording("pyxxl").told("/run", "/trigger")} == {"/run"}

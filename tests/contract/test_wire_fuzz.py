@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,22 +14,10 @@ from hypothesis import strategies as st
 from xwheel.errors import WireError
 from xwheel.model import MAX_ID, OUTCOME_STATES, BlockStrategy, RunState
 from xwheel.wire import codec, contract
-from xwheel.wire.codec import batch
-from xwheel.wire.messages import (
-    CallbackItem,
-    KillRequest,
-    LogRequest,
-    RegistryRequest,
-    Response,
-    TriggerRequest,
-)
+from xwheel.wire.messages import CallbackItem, KillRequest, LogRequest, RegistryRequest, Response, TriggerRequest
 
-RUN = TriggerRequest(
-    job_id=7, run_id=12, created_ms=1790000000123, handler="demo", param="p", instance="f00d"
-)
-OUTCOME = CallbackItem(
-    run_id=12, created_ms=1790000000123, code=200, message="done", state=RunState.SUCCEEDED
-)
+RUN = TriggerRequest(job_id=7, run_id=12, created_ms=1790000000123, handler="demo", param="p", instance="f00d")
+OUTCOME = CallbackItem(run_id=12, created_ms=1790000000123, code=200, message="done", state=RunState.SUCCEEDED)
 BEAT = RegistryRequest(group="EXECUTOR", app_name="demo", address="http://10.0.0.5:9999/", instance="f00d")
 GOOD: dict[Callable[[bytes], object], bytes] = {
     codec.decode_trigger: codec.encode_trigger(RUN),
@@ -38,8 +27,8 @@ GOOD: dict[Callable[[bytes], object], bytes] = {
     codec.decode_kill: codec.encode_kill(KillRequest(job_id=7, run_id=12)),
     codec.decode_log_request: codec.encode_log_request(LogRequest(run_id=12, created_ms=5, from_line=3)),
     codec.decode_response: codec.encode_response(Response(code=500, message="no", data={"a": 1})),
-    batch.decode_batch: batch.encode_batch("f00d", [RUN]),
-    batch.decode_states: batch.encode_states("f00d", []),
+    codec.decode_batch: codec.encode_batch("f00d", [RUN]),
+    codec.decode_states: codec.encode_states("f00d", []),
 }
 READERS = list(GOOD)
 REQUIRED = {
@@ -49,8 +38,8 @@ REQUIRED = {
     codec.decode_kill: {"jobId"},
     codec.decode_log_request: {"logId"},
     codec.decode_response: {"code"},
-    batch.decode_batch: {"runs"},
-    batch.decode_states: {"keys"},
+    codec.decode_batch: {"runs"},
+    codec.decode_states: {"keys"},
 }
 LISTS = {codec.decode_callbacks, codec.decode_response}
 """What reads an array, too: outcomes, and refusals as Go executors spell them."""
@@ -61,17 +50,11 @@ KEYS = [
     "data", "content", "xwheel", "labels", "instance", "run_id", "runs", "keys", "state", "boot",
 ]  # fmt: skip
 scalars = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=20)
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20)
 )
 values = st.recursive(
     scalars,
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), inner)
-    ),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), inner),
     max_leaves=20,
 )
 
@@ -106,6 +89,57 @@ def test_json_of_any_shape(read: Any, message: object) -> None:
 def test_keys_that_nobody_knows_change_nothing(read: Any, others: dict[str, object]) -> None:
     body = json.dumps({**others, **json.loads(GOOD[read]), **others}).encode()
     assert read(body) == read(GOOD[read])
+
+
+def read_or_refusal(read: Callable[[bytes], object], body: bytes) -> object:
+    try:
+        return read(body)
+    except WireError as error:
+        return str(error)
+
+
+RUN_ITEM = json.loads(codec.encode_trigger(RUN))
+
+
+ABSENT = object()
+ODD = [
+    ABSENT, None, True, 1, "", "12", " x ", "y" * 65, "y" * 256, 1.0, 1.5, -1, 0, 2**31 - 1, 2**31, 2**53 - 1, 2**53,
+    2**70, 253_402_300_799_999, 253_402_300_800_000, [], {}, "COVER_EARLY", "\ud800",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path", [(key,) for key in RUN_ITEM] + [("xwheel", key) for key in (*RUN_ITEM["xwheel"], "job_param")] + [()]
+)
+def test_a_batch_is_read_alike_in_one_go_and_item_by_item(path: tuple[str, ...]) -> None:
+    for value in ODD:
+        item = {**RUN_ITEM, "xwheel": dict(RUN_ITEM["xwheel"])}
+        batch: dict[str, Any] = {"instance": "f00d", "runs": [item, RUN_ITEM]}
+        place = item["xwheel"] if path[1:] else item if path else batch
+        key = path[-1] if path else "instance"
+        place.pop(key, None)
+        if value is not ABSENT:
+            place[key] = value
+        body = json.dumps(batch).encode()
+        assert read_or_refusal(codec.decode_batch, body) == read_or_refusal(codec.read_batch, body)
+
+
+OUTCOME_ITEM = json.loads(
+    codec.encode_callbacks([msgspec.structs.replace(OUTCOME, job_id=7, started_ms=5)], instance="f00d")
+)[0]
+
+
+@pytest.mark.parametrize("path", [(key,) for key in OUTCOME_ITEM] + [("xwheel", key) for key in OUTCOME_ITEM["xwheel"]])
+def test_outcomes_are_read_alike_in_one_go_and_item_by_item(path: tuple[str, ...]) -> None:
+    for value in [*ODD, "x" * 100_000, "running", "failed", {"state": "lost"}]:
+        item = {**OUTCOME_ITEM, "xwheel": dict(OUTCOME_ITEM["xwheel"])}
+        place = item["xwheel"] if path[1:] else item
+        place.pop(path[-1])
+        if value is not ABSENT:
+            place[path[-1]] = value
+        for outcomes in ([item, OUTCOME_ITEM], {"callbackList": [item]}, item):
+            body = json.dumps(outcomes).encode()
+            assert read_or_refusal(codec.decode_callbacks, body) == read_or_refusal(codec.read_callbacks, body)
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: str(read.__name__))

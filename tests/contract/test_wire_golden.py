@@ -12,7 +12,6 @@ import pytest
 from xwheel.errors import NotYetError, WireError
 from xwheel.model import BlockStrategy, RunState
 from xwheel.wire import codec, contract
-from xwheel.wire.codec import batch, logs
 from xwheel.wire.messages import (
     Answers,
     BatchAnswer,
@@ -79,11 +78,7 @@ XWHEEL_BEAT = RegistryRequest(
 DECLARING_BEAT = msgspec.structs.replace(XWHEEL_BEAT, release="1.4.2", declared="ab12" * 16)
 LOG = LogData(from_line=5, to_line=6, content="five\nsix\n", is_end=False)
 BATCH_REPLY = Answers(
-    "f00d",
-    [
-        BatchAnswer(run_id=12, code=200),
-        BatchAnswer(run_id=13, code=500, message="job handler [x] not found."),
-    ],
+    "f00d", [BatchAnswer(run_id=12, code=200), BatchAnswer(run_id=13, code=500, message="job handler [x] not found.")]
 )
 STATE_REPLY = Answers(
     "f00d",
@@ -104,12 +99,7 @@ def done(run_id: int, code: int, message: str, created_ms: int, state: RunState)
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        ("run.g1-g3", RUN),
-        ("run.absent-params", ABSENT),
-        ("run.xwheel", XWHEEL_RUN),
-        ("run.job-param", PARAM_RUN),
-    ],
+    [("run.g1-g3", RUN), ("run.absent-params", ABSENT), ("run.xwheel", XWHEEL_RUN), ("run.job-param", PARAM_RUN)],
 )
 def test_triggers_are_read(name: str, expected: TriggerRequest) -> None:
     assert codec.decode_trigger(golden(name)) == expected
@@ -235,13 +225,13 @@ def test_replies_are_read(name: str, code: int, message: str, data: object) -> N
 
 
 def test_batches() -> None:
-    assert json.loads(batch.encode_batch("f00d", [XWHEEL_RUN])) == json.loads(golden("run_batch"))
-    assert batch.decode_batch(golden("run_batch")) == ("f00d", [XWHEEL_RUN], [])
+    assert json.loads(codec.encode_batch("f00d", [XWHEEL_RUN])) == json.loads(golden("run_batch"))
+    assert codec.decode_batch(golden("run_batch")) == ("f00d", [XWHEEL_RUN], [])
     reply = json.loads(golden("run_batch.reply"))
-    assert batch.batch_payload("f00d", BATCH_REPLY.answers) == reply
-    assert batch.read_batch_reply(reply) == BATCH_REPLY
+    assert codec.batch_payload("f00d", BATCH_REPLY.answers) == reply
+    assert codec.read_batch_reply(reply) == BATCH_REPLY
     reply["runs"][1]["code"] = "what"
-    assert [item.run_id for item in batch.read_batch_reply(reply).answers] == [12]
+    assert [item.run_id for item in codec.read_batch_reply(reply).answers] == [12]
 
 
 def test_an_executor_may_say_not_yet() -> None:
@@ -249,13 +239,11 @@ def test_an_executor_may_say_not_yet() -> None:
     refusal = contract.error_response(NotYetError(text))
     assert refusal == Response(code=500, message=text, not_yet=True)
     assert json.loads(codec.encode_response(refusal)) == json.loads(golden("reply.not-yet"))
-    assert codec.decode_response(golden("reply.not-yet")) == Response(
-        code=500, message=text, xwheel=True, not_yet=True
-    )
+    assert codec.decode_response(golden("reply.not-yet")) == Response(code=500, message=text, xwheel=True, not_yet=True)
     reply = json.loads(golden("run_batch.reply.not-yet"))
     answers = [BatchAnswer(run_id=12, code=200), BatchAnswer(run_id=13, code=500, message=text, not_yet=True)]
-    assert batch.batch_payload("f00d", answers) == reply
-    assert batch.read_batch_reply(reply) == Answers("f00d", answers)
+    assert codec.batch_payload("f00d", answers) == reply
+    assert codec.read_batch_reply(reply) == Answers("f00d", answers)
 
 
 def test_peers_of_the_version_before_see_a_refusal_in_not_yet() -> None:
@@ -266,9 +254,7 @@ def test_peers_of_the_version_before_see_a_refusal_in_not_yet() -> None:
     item = json.loads(golden("run_batch.reply.not-yet"))["runs"][1]
     assert item.pop("not_yet") is True
     assert item == {"id": 13, "code": 500, "msg": "this node is in no cluster now"}
-    assert not any(
-        answer.not_yet for answer in batch.read_batch_reply(json.loads(golden("run_batch.reply"))).answers
-    )
+    assert not any(answer.not_yet for answer in codec.read_batch_reply(json.loads(golden("run_batch.reply"))).answers)
     for extra in (1, True, {}, {"not_yet": 1}, {"not_yet": "true"}, ["not_yet"], None):
         body = json.dumps({**said, "xwheel": extra}).encode()
         assert not codec.decode_response(body).not_yet
@@ -276,11 +262,11 @@ def test_peers_of_the_version_before_see_a_refusal_in_not_yet() -> None:
 
 def test_states() -> None:
     keys = [RunKey(12, 7, 1790000000123)]
-    assert json.loads(batch.encode_states("f00d", keys)) == json.loads(golden("run_state"))
-    assert batch.decode_states(golden("run_state")) == ("f00d", keys)
+    assert json.loads(codec.encode_states("f00d", keys)) == json.loads(golden("run_state"))
+    assert codec.decode_states(golden("run_state")) == ("f00d", keys)
     reply = json.loads(golden("run_state.reply"))
-    assert batch.state_payload("f00d", STATE_REPLY.answers) == reply
-    assert batch.read_state_reply(reply) == STATE_REPLY
+    assert codec.state_payload("f00d", STATE_REPLY.answers) == reply
+    assert codec.read_state_reply(reply) == STATE_REPLY
 
 
 def test_shipped_logs() -> None:
@@ -289,26 +275,26 @@ def test_shipped_logs() -> None:
         LogPart(run_id=13, created_ms=1790000000456, from_line=7, is_end=True),
     ]
     body = golden("ship_logs")
-    assert json.loads(logs.encode_log_parts("f00d", parts)) == json.loads(body)
-    assert logs.decode_log_parts(body) == ("f00d", parts, [])
+    assert json.loads(codec.encode_log_parts("f00d", parts)) == json.loads(body)
+    assert codec.decode_log_parts(body) == ("f00d", parts, [])
     receipts = [
         LogReceipt(run_id=12, next_line=3),
         LogReceipt(run_id=13, next_line=7, settled=True),
         LogReceipt(run_id=14, settled=True, message="no run has this id and time"),
     ]
     reply = json.loads(golden("ship_logs.reply"))
-    assert logs.receipts_payload(receipts) == reply
-    assert logs.read_receipts(reply) == receipts
+    assert codec.receipts_payload(receipts) == reply
+    assert codec.read_receipts(reply) == receipts
     request = json.loads(body)
     request["logs"][0]["logContent"] = "no end"
-    _, good, bad = logs.decode_log_parts(json.dumps(request).encode())
+    _, good, bad = codec.decode_log_parts(json.dumps(request).encode())
     assert good == parts[1:]
     assert [(item.run_id, item.error) for item in bad] == [
         (12, "logContent: must be whole lines, each with a line feed at its end")
     ]
-    assert [logs.wants_logs(logs.wishes_payload(ship_logs=wish)) for wish in (True, False)] == [True, False]
+    assert [codec.wants_logs(codec.wishes_payload(ship_logs=wish)) for wish in (True, False)] == [True, False]
     for foreign in (None, "", "shipLogs", [], {"shipLogs": "yes"}):
-        assert not logs.wants_logs(foreign)
+        assert not codec.wants_logs(foreign)
 
 
 def test_the_end_of_a_log_is_asked_for() -> None:
@@ -319,9 +305,9 @@ def test_the_end_of_a_log_is_asked_for() -> None:
 
 def test_refusals() -> None:
     bad = codec.decode_callbacks(golden("callback.some-bad"))[1]
-    assert batch.read_refusals(batch.refusals_payload(bad)) == bad
+    assert codec.read_refusals(codec.refusals_payload(bad)) == bad
     for foreign in (None, "text", {}, {"refused": "all"}, {"refused": [1]}):
-        assert batch.read_refusals(foreign) == []
+        assert codec.read_refusals(foreign) == []
 
 
 def test_every_golden_file_is_used() -> None:

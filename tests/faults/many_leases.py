@@ -59,15 +59,7 @@ PAUSE_MS: Final = 100
 HAND_OVER_S: Final = 5
 """As a node that is asked to end."""
 
-KINDS: Final = {
-    "kill": 5,
-    "vanish": 2,
-    "freeze": 6,
-    "pause": 4,
-    "drain": 4,
-    "mass kill": 0.4,
-    "mass freeze": 0.4,
-}
+KINDS: Final = {"kill": 5, "vanish": 2, "freeze": 6, "pause": 4, "drain": 4, "mass kill": 0.4, "mass freeze": 0.4}
 """What happens, and how often compared with the others."""
 
 
@@ -117,12 +109,7 @@ class Node:
         self._leaves = False
         self._wake = threading.Event()
         self.lease = ClusterLease(
-            db,
-            name,
-            NodeClock(self),
-            lease_ms=world.lease_ms,
-            renew_ms=world.renew_ms,
-            on_change=self._gained,
+            db, name, NodeClock(self), lease_ms=world.lease_ms, renew_ms=world.renew_ms, on_change=self._gained
         )
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -288,12 +275,7 @@ class World:
             if (node := getattr(self.here, "node", None)) is not None:
                 node.locking = frozenset()
 
-        hooks = {
-            "before_cursor_execute": before,
-            "after_cursor_execute": after,
-            "commit": ended,
-            "rollback": ended,
-        }
+        hooks = {"before_cursor_execute": before, "after_cursor_execute": after, "commit": ended, "rollback": ended}
         for db in self.databases:
             for name, hook in hooks.items():
                 event.listen(db.engine, name, hook)
@@ -308,9 +290,7 @@ class World:
         due = [start_ms for start_ms in self._starts if start_ms <= at_ms]
         taken = {node.db for node in self._nodes if node not in gone}
         free = [db for db in self.databases[:NODES] if db not in taken]
-        fresh = [
-            Node(self, db, f"{len(self._known) + number:08x}") for number, db in enumerate(free[: len(due)])
-        ]
+        fresh = [Node(self, db, f"{len(self._known) + number:08x}") for number, db in enumerate(free[: len(due)])]
         if gone or fresh:
             self._starts = [start_ms for start_ms in self._starts if start_ms > at_ms]
             self._known |= {node.name: node for node in fresh}
@@ -365,9 +345,7 @@ class World:
 
     def _doubt(self, part: int, first: tuple[Node, int | None], second: tuple[Node, int]) -> None:
         """Note that two nodes may act on a partition, if the first still does now that the second was seen to."""
-        if all(
-            node.lease.epochs.get(part) == epoch and node.lease.may_act() for node, epoch in (second, first)
-        ):
+        if all(node.lease.epochs.get(part) == epoch and node.lease.may_act() for node, epoch in (second, first)):
             words = [f"{node.name} under epoch {epoch}" for node, epoch in (first, second)]
             self._find(f"partition {part} has two holders: {words[0]} and {words[1]}")
 
@@ -403,9 +381,7 @@ class World:
             elif part not in self._told:
                 self._told.add(part)
                 owner = leases_of(self.databases[-1])[part]
-                self._find(
-                    f"partition {part} is without a holder for {at_ms - since_ms} ms; its row says {owner}"
-                )
+                self._find(f"partition {part} is without a holder for {at_ms - since_ms} ms; its row says {owner}")
 
     def _find(self, text: str) -> None:
         if text not in self.findings:

@@ -180,9 +180,7 @@ class Storm:
         }
         ids = {}
         for name, kind in KINDS.items():
-            by_hand = (
-                {} if name == "start" else {"schedule_type": "NONE", "schedule_conf": "", "enabled": False}
-            )
+            by_hand = {} if name == "start" else {"schedule_type": "NONE", "schedule_conf": "", "enabled": False}
             values = {"max_retries": kind.retries, "retry_delay_ms": 700, "retry_jitter_pct": 50}
             ids[name] = self.node.job(name=name, **{**by_hand, **values, **special.get(name, {})}).id
         both = f"${{result.{ids['flaky']}}} and ${{result.{ids['steady']}}}"
@@ -193,8 +191,7 @@ class Storm:
             "joined": {"last": "$$5"},
         }.items():
             rows = [
-                ChildLink(parent_id=ids[parent], child_id=ids[child], param=param)
-                for child, param in links.items()
+                ChildLink(parent_id=ids[parent], child_id=ids[child], param=param) for child, param in links.items()
             ]
             self.node.db.transaction(
                 lambda conn, parent=parent, rows=rows: jobs.replace_children(conn, ids[parent], rows)

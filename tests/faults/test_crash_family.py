@@ -48,9 +48,7 @@ EXPECTED = Counter(
         (LAST, 0, 3, "retry", "succeeded", None),
     ]
 )
-ENDINGS = {
-    (job_id, shard, attempt): RunState(state) for job_id, shard, attempt, _, state, _ in EXPECTED.elements()
-}
+ENDINGS = {(job_id, shard, attempt): RunState(state) for job_id, shard, attempt, _, state, _ in EXPECTED.elements()}
 
 
 def prepare(db: Database) -> None:
@@ -131,9 +129,7 @@ def killed_at(url: str, journal_path: Path, number: int) -> bool:
 @pytest.mark.parametrize(
     "first", [pytest.param(way, marks=[] if way % 2 else pytest.mark.nightly) for way in range(1, WAYS + 1)]
 )
-def test_what_follows_survives_every_statement(
-    new_database: Callable[[], str], tmp_path: Path, first: int
-) -> None:
+def test_what_follows_survives_every_statement(new_database: Callable[[], str], tmp_path: Path, first: int) -> None:
     db = Database(new_database())
     prepare(db)
     prepared, number = Snapshot(db), first
@@ -155,9 +151,7 @@ def strike_and_check(db: Database, prepared: Snapshot, tmp_path: Path, number: i
     node.register(*EXECUTORS)
     journal = Journal(journal.path)
     # the executors deliver again what the dead node may or may not have written down
-    node.scheduler.finishing.finisher.finish(
-        [outcome_of(run) for run in node.runs() if run.id in journal.taken]
-    )
+    node.scheduler.finishing.finisher.finish([outcome_of(run) for run in node.runs() if run.id in journal.taken])
     drive(node, journal, 12_000)
 
     rows = node.runs()

@@ -12,10 +12,11 @@ from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.clock import ManualClock
-from xwheel.model import MisfirePolicy, RunState
+from xwheel.model import MisfirePolicy, Run, RunState
 from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.records import Outcome
 from xwheel.storage.database.engine import Database
+from xwheel.wire.codec import EARLY_GENERATION
 
 WAYS = 4  # shares of the statements, so that the shares can run side by side
 FEWEST = {"sqlite": 60, "mysql": 20, "postgresql": 20}  # a server has fewer points
@@ -24,7 +25,7 @@ FEWEST = {"sqlite": 60, "mysql": 20, "postgresql": 20}  # a server has fewer poi
 def prepare(db: Database) -> None:
     node = HandNode(db, ManualClock(NOW))
     node.group()
-    node.register("http://127.0.0.1:9001", "http://127.0.0.1:9002")
+    node.register("http://127.0.0.1:9001", "http://127.0.0.1:9002", generation=EARLY_GENERATION)
     node.job(name="rate", schedule_conf="1", misfire_policy=MisfirePolicy.FIRE_ALL, end_ms=NOW + 4000)
     node.job(name="shards", schedule_conf="2", route_strategy="SHARDING_BROADCAST", end_ms=NOW + 4000)
     node.job(name="flaky", schedule_conf="4", max_retries=1, end_ms=NOW + 4000)
@@ -46,15 +47,28 @@ class Journal:
 
 
 def drive(node: HandNode, journal: Journal, duration_ms: int, step_ms: int = 500) -> None:
-    """Run the node and play the executor: each id runs once, first attempts of the flaky job fail."""
+    """Run the node and play the executor: each id runs once, first attempts of the flaky job fail.
+
+    Fires are written and sent a step before they are due. Shards end a step later than the others: their acceptance is
+    written, and that of the others is not.
+    """
+    node.scheduler.planning.tick.arm_ms = step_ms
+    node.scheduler.sending.results.hold_ms = step_ms // 2
+    shards: list[Run] = []
 
     def each() -> None:
+        node.write_answers()
+        while shards:
+            node.finish([shards.pop()])
         for parcel in node.sent:
             for shard in parcel.shards:
                 journal.take(shard.run.id)
         for run in node.answer():
             failed = run.job_id == 3 and run.attempt == 1
-            node.finish([run], RunState.FAILED if failed else RunState.SUCCEEDED)
+            if run.job_id == 2:
+                shards.append(run)
+            else:
+                node.finish([run], RunState.FAILED if failed else RunState.SUCCEEDED)
 
     node.run_for(duration_ms, step_ms=step_ms, each=each)
 
@@ -71,9 +85,7 @@ def killed_at(url: str, journal_path: Path, number: int) -> bool:
 @pytest.mark.parametrize(
     "first", [pytest.param(way, marks=[] if way % 2 else pytest.mark.nightly) for way in range(1, WAYS + 1)]
 )
-def test_nothing_is_lost_and_nothing_is_doubled(
-    new_database: Callable[[], str], tmp_path: Path, first: int
-) -> None:
+def test_nothing_is_lost_and_nothing_is_doubled(new_database: Callable[[], str], tmp_path: Path, first: int) -> None:
     db = Database(new_database())
     prepare(db)
     prepared, number = Snapshot(db), first
@@ -94,7 +106,7 @@ def strike_and_check(db: Database, prepared: Snapshot, tmp_path: Path, number: i
     node = HandNode(db, ManualClock(NOW + 2000))
     journal = Journal(journal_path)
     # the executor delivers again what the dead node may or may not have written down
-    node.register("http://127.0.0.1:9001", "http://127.0.0.1:9002")
+    node.register("http://127.0.0.1:9001", "http://127.0.0.1:9002", generation=EARLY_GENERATION)
     spooled = [run for run in node.runs() if run.id in journal.taken]
     for run in spooled:
         node.finish([run], RunState.FAILED if run.job_id == 3 and run.attempt == 1 else RunState.SUCCEEDED)

@@ -41,9 +41,7 @@ def test_a_folder_is_no_file_and_a_file_no_folder(xwheel: Refusals, tmp_path: Pa
 
 
 @EVERY_COMMAND
-def test_a_file_of_something_else_is_left_alone(
-    xwheel: Refusals, tmp_path: Path, command: tuple[str, ...]
-) -> None:
+def test_a_file_of_something_else_is_left_alone(xwheel: Refusals, tmp_path: Path, command: tuple[str, ...]) -> None:
     path = tmp_path / "letter.db"
     path.write_bytes(b"Dear Ada, " * 1000)
     line = xwheel.line(main.EXIT_REFUSED, *command, database=f"sqlite:///{path}")
@@ -122,9 +120,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     assert without_log(done.stderr).count("\n") == 1
 
 
-def test_a_failure_that_no_command_foresaw_is_told_too(
-    xwheel: Refusals, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_that_no_command_foresaw_is_told_too(xwheel: Refusals, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise OperationalError("SELECT", {}, pymysql.err.OperationalError(1114, "The table 'x' is full"))
 

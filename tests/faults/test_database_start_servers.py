@@ -79,9 +79,7 @@ def test_an_unknown_database_comes_with_its_statement(
 
 
 @EVERY_COMMAND
-def test_a_closed_port_may_become_better(
-    xwheel: Refusals, server: OddServer, command: tuple[str, ...]
-) -> None:
+def test_a_closed_port_may_become_better(xwheel: Refusals, server: OddServer, command: tuple[str, ...]) -> None:
     port = free_port()
     url = make_url(server.at("ready")).set(port=port).render_as_string(hide_password=False)
     line = xwheel.line(UNREACHABLE, *command, database=url, secret=servers.PASSWORD)
@@ -107,9 +105,7 @@ def test_another_kind_of_server_is_told(xwheel: Refusals, mariadb: OddServer) ->
 
 def test_an_empty_database_asks_for_an_upgrade(xwheel: Refusals, server: OddServer) -> None:
     for command in (("server",), ("db", "check"), ("token", "list")):
-        assert "run 'xwheel db upgrade'" in xwheel.line(
-            main.EXIT_SCHEMA, *command, database=server.at("bare")
-        )
+        assert "run 'xwheel db upgrade'" in xwheel.line(main.EXIT_SCHEMA, *command, database=server.at("bare"))
 
 
 # rights
@@ -142,15 +138,11 @@ def test_a_user_without_any_right_is_told(xwheel: Refusals, mariadb: OddServer) 
     assert "GRANT SELECT, INSERT, UPDATE, DELETE ON ready.*" in line
 
 
-def test_an_upgrade_without_all_rights_changes_nothing_on_mariadb(
-    xwheel: Refusals, mariadb: OddServer
-) -> None:
+def test_an_upgrade_without_all_rights_changes_nothing_on_mariadb(xwheel: Refusals, mariadb: OddServer) -> None:
     _mariadb_user(mariadb, "writer", "SELECT, INSERT, UPDATE, DELETE ON bare.*")
     _mariadb_user(mariadb, "maker", "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP ON bare.*")
     url = mariadb.at("bare", user="writer")
-    assert "lacks CREATE on bare: GRANT ALL" in xwheel.line(
-        REFUSED, "db", "upgrade", database=url, secret=PASSWORD
-    )
+    assert "lacks CREATE on bare: GRANT ALL" in xwheel.line(REFUSED, "db", "upgrade", database=url, secret=PASSWORD)
     url = mariadb.at("bare", user="maker")
     line = xwheel.line(REFUSED, "db", "upgrade", database=url, secret=PASSWORD)
     assert "lacks INDEX, ALTER on bare: GRANT ALL PRIVILEGES ON `bare`.* TO 'maker'@'127.0.0.1'" in line
@@ -180,17 +172,13 @@ def test_rights_that_a_node_lacks_on_postgresql_are_named_and_the_grants_are_goo
     assert "ops" in xwheel.passes("token", "create", "ops", database=url)
 
 
-def test_an_upgrade_without_rights_changes_nothing_on_postgresql(
-    xwheel: Refusals, postgresql: OddServer
-) -> None:
+def test_an_upgrade_without_rights_changes_nothing_on_postgresql(xwheel: Refusals, postgresql: OddServer) -> None:
     postgresql.do(f"CREATE ROLE writer LOGIN PASSWORD '{PASSWORD}'")
     url = postgresql.at("bare", user="writer")
     line = xwheel.line(REFUSED, "db", "upgrade", database=url, secret=PASSWORD)
     assert "permission denied for schema public" in line
     assert "must own the database" in line
-    with postgresql.changed(
-        "REVOKE CONNECT ON DATABASE bare FROM PUBLIC", "GRANT CONNECT ON DATABASE bare TO PUBLIC"
-    ):
+    with postgresql.changed("REVOKE CONNECT ON DATABASE bare FROM PUBLIC", "GRANT CONNECT ON DATABASE bare TO PUBLIC"):
         line = xwheel.line(REFUSED, "server", database=url, secret=PASSWORD)
         assert 'permission denied for database "bare"' in line
 
@@ -208,11 +196,7 @@ def test_a_schema_that_may_not_be_used_is_told(xwheel: Refusals, postgresql: Odd
 @pytest.mark.parametrize(
     ("change", "back", "words"),
     [
-        (
-            "read_only = ON",
-            "read_only = OFF",
-            "read-only (read_only is on), as a replica is: name the primary",
-        ),
+        ("read_only = ON", "read_only = OFF", "read-only (read_only is on), as a replica is: name the primary"),
         ("tx_read_only = ON", "tx_read_only = OFF", "read-only (tx_read_only is on)"),
         ("binlog_format = STATEMENT", "binlog_format = ROW", "set binlog_format to MIXED or ROW"),
         (
@@ -220,7 +204,7 @@ def test_a_schema_that_may_not_be_used_is_told(xwheel: Refusals, postgresql: Odd
             "max_allowed_packet = 16777216",
             "max_allowed_packet is 1048576: set it to 16777216 (16M) or more",
         ),
-        ("max_connections = 12", "max_connections = 151", "max_connections is 12, a node opens up to 16"),
+        ("max_connections = 12", "max_connections = 151", "max_connections is 12, a node opens up to 17"),
     ],
     ids=lambda value: value.partition(" ")[0],
 )
@@ -241,7 +225,7 @@ def test_settings_of_mariadb_that_cannot_be_are_named(
             "RESET default_transaction_read_only",
             "set default_transaction_read_only to off",
         ),
-        ("CONNECTION LIMIT 3", "CONNECTION LIMIT -1", "database_connections is 3, a node opens up to 16"),
+        ("CONNECTION LIMIT 3", "CONNECTION LIMIT -1", "database_connections is 3, a node opens up to 17"),
     ],
     ids=["read_only", "connections"],
 )
@@ -266,9 +250,7 @@ def test_another_encoding_is_told(xwheel: Refusals, postgresql: OddServer) -> No
     assert "its encoding is SQL_ASCII" in line
 
 
-def test_too_many_connections_may_become_better(
-    xwheel: Refusals, mariadb: OddServer, postgresql: OddServer
-) -> None:
+def test_too_many_connections_may_become_better(xwheel: Refusals, mariadb: OddServer, postgresql: OddServer) -> None:
     _mariadb_user(mariadb, "single", "ALL ON ready.*")
     mariadb.do("ALTER USER single@'127.0.0.1' WITH MAX_USER_CONNECTIONS 1")
     postgresql.do(f"CREATE ROLE single LOGIN PASSWORD '{PASSWORD}' CONNECTION LIMIT 1")
@@ -309,6 +291,19 @@ def test_mariadb_may_have_strange_defaults(xwheel: Refusals, mariadb: OddServer)
         db.close()
 
 
+def test_ids_have_no_gaps_on_a_mariadb_that_would_leave_some(mariadb: OddServer) -> None:
+    """R23: of a Galera cluster of four, ids rise by four, and three quarters of the partitions would stay empty."""
+    _mariadb_user(mariadb, "counting", "ALL ON bare.*")
+    change = "SET GLOBAL auto_increment_increment = {}; SET GLOBAL auto_increment_offset = {}"
+    with mariadb.changed(change.format(4, 3), change.format(1, 1)):
+        db = Database(mariadb.at("bare", user="counting"))
+        with db.write() as conn:
+            conn.execute(text("CREATE TEMPORARY TABLE counted (id INTEGER AUTO_INCREMENT PRIMARY KEY)"))
+            ids = [conn.execute(text("INSERT INTO counted VALUES ()")).lastrowid for _ in range(3)]
+        db.close()
+    assert ids == [1, 2, 3]
+
+
 def test_postgresql_may_have_a_strange_locale_and_isolation(xwheel: Refusals, postgresql: OddServer) -> None:
     postgresql.do(
         "CREATE DATABASE strange LOCALE_PROVIDER icu ICU_LOCALE 'de-DE' ENCODING 'UTF8' TEMPLATE template0",
@@ -331,24 +326,18 @@ def _check_names(url: str) -> None:
     with db.write() as conn:
         for name in names:
             conn.execute(
-                text("INSERT INTO calendar (name, definition, updated_ms) VALUES (:name, '😀\\\\', 1)"),
-                {"name": name},
+                text("INSERT INTO calendar (name, definition, updated_ms) VALUES (:name, '😀\\\\', 1)"), {"name": name}
             )
         found = conn.execute(text("SELECT name FROM calendar ORDER BY name")).scalars().all()
     db.close()
     assert found == names
 
 
-def test_tables_that_were_made_over_are_refused_with_what_mends_them(
-    xwheel: Refusals, mariadb: OddServer
-) -> None:
+def test_tables_that_were_made_over_are_refused_with_what_mends_them(xwheel: Refusals, mariadb: OddServer) -> None:
     url = mariadb.at("ready")
     for change, words in (
         ("ENGINE = MyISAM", "the table calendar at"),
-        (
-            "CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
-            "has the collation utf8mb4_general_ci",
-        ),
+        ("CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", "has the collation utf8mb4_general_ci"),
     ):
         mariadb.do(f"ALTER TABLE calendar {change}", database="ready")
         line = xwheel.line(REFUSED, "server", database=url)

@@ -68,26 +68,19 @@ def calls(faulty: FaultyPlugins) -> Calls:
     return Calls(
         router=lambda: [item.address for item in plugins.routers["FAULTY"].route(context)],
         schedule_type=lambda: plugins.schedule_types["FAULTY"].next_ms(spec, NOW),
-        channel=lambda: plugins.alarm_channels["faulty"].send(sample_alarm(id=3)),
+        channel=lambda: plugins.registered("xwheel_register_alarms")["faulty"].send(sample_alarm(id=3)),
         listener=lambda: plugins.run_listeners["faulty"].on_change([change]),
     )
 
 
-WELL = {
-    "router": ["http://127.0.0.1:9001"],
-    "schedule_type": NOW + 7000,
-    "channel": "noted",
-    "listener": None,
-}
+WELL = {"router": ["http://127.0.0.1:9001"], "schedule_type": NOW + 7000, "channel": "noted", "listener": None}
 
 
 def test_they_work_while_nothing_is_wrong(faulty: FaultyPlugins, calls: Calls) -> None:
     assert {kind: calls.make(kind) for kind in LYING} == WELL
     assert faulty.notes("channel") == ["3"]
     assert faulty.notes("listener") == ["5 running"]
-    assert WELL["schedule_type"] == FixRate().next_ms(
-        ScheduleSpec(conf="7", timezone="UTC", anchor_ms=NOW), NOW
-    )
+    assert WELL["schedule_type"] == FixRate().next_ms(ScheduleSpec(conf="7", timezone="UTC", anchor_ms=NOW), NOW)
 
 
 @pytest.mark.parametrize(("kind", "how"), WAYS)

@@ -243,9 +243,7 @@ def test_one_direction_alone_is_silent(line: Line, toward: Toward) -> None:
 
 
 @pytest.mark.parametrize("matching", [None, re.compile(rb"/commit")], ids=["any", "matching"])
-def test_an_answer_is_lost_after_its_request_was_delivered(
-    line: Line, matching: re.Pattern[bytes] | None
-) -> None:
+def test_an_answer_is_lost_after_its_request_was_delivered(line: Line, matching: re.Pattern[bytes] | None) -> None:
     client, server = line.connect()
     exchange(client, server)
     line.proxy.cut_next(Cut.AFTER, matching)
@@ -351,10 +349,7 @@ class Talk:
 
     def _talk(self, number: int) -> None:
         while not self._stop.is_set():
-            with (
-                contextlib.suppress(OSError),
-                socket.create_connection(("127.0.0.1", self._port), 1) as end,
-            ):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 1) as end:
                 end.settimeout(0.2)
                 while self._say(end, number):
                     pass

@@ -23,7 +23,7 @@ from xwheel.errors import DatabaseUnreachableError, StorageError
 from xwheel.executor.running.supervisor import descendants
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema.tables import run
+from xwheel.storage.schema.tables import open_run
 
 FAMILY = """\
 import subprocess, sys, threading, time
@@ -172,9 +172,7 @@ def count(db: Database) -> int:
 
 
 @pytest.mark.parametrize("fault", [database.stopping, database.killing], ids=["stopped", "killed"])
-def test_a_server_that_was_away_has_what_was_committed(
-    db: Database, server_url: str, fault: database.Injector
-) -> None:
+def test_a_server_that_was_away_has_what_was_committed(db: Database, server_url: str, fault: database.Injector) -> None:
     process = servers.RUNNING[make_url(server_url).port or 0]
     below = descendants(process.pid)
     outage = fault(server_url)
@@ -192,7 +190,7 @@ def test_a_server_that_was_away_has_what_was_committed(
 
 def test_a_server_is_killed_in_the_middle_of_a_statement(db: Database, server_url: str) -> None:
     def work(conn: Connection) -> None:
-        conn.execute(update(run).values(check_ms=7))
+        conn.execute(update(open_run).values(check_ms=7))
         with database.killing(server_url):
             pass
         conn.execute(text("SELECT 1"))
@@ -200,7 +198,7 @@ def test_a_server_is_killed_in_the_middle_of_a_statement(db: Database, server_ur
     with pytest.raises(DatabaseUnreachableError), db.write() as conn:
         work(conn)
     with db.read() as conn:
-        assert conn.execute(text("SELECT check_ms FROM run")).scalar() != 7
+        assert conn.execute(text("SELECT check_ms FROM open_run")).scalar() != 7
 
 
 def test_a_frozen_server_takes_connections_and_answers_nothing(db: Database, server_url: str) -> None:
@@ -213,7 +211,7 @@ def test_a_frozen_server_takes_connections_and_answers_nothing(db: Database, ser
 def is_refused(user: Database) -> bool:
     """Return whether a write is refused; PostgreSQL's sessions hear of a new setting a moment later."""
     try:
-        user.transaction(lambda conn: conn.execute(update(run).values(check_ms=7)))
+        user.transaction(lambda conn: conn.execute(update(open_run).values(check_ms=7)))
     except StorageError as error:
         return "read-only" in str(error)
     return False
@@ -231,7 +229,7 @@ def test_a_read_only_server_refuses_users_and_reads_on(db: Database, server_url:
             fault.end()
             fault.end()
             wait_until(lambda: not is_refused(user))
-            user.transaction(lambda conn: conn.execute(update(run).values(check_ms=8)))
+            user.transaction(lambda conn: conn.execute(update(open_run).values(check_ms=8)))
     finally:
         fault.end()
         user.close()
@@ -242,7 +240,7 @@ def test_what_a_read_only_server_does_with_open_transactions(db: Database, serve
     user = Database(database.plain_user(server_url))
     try:
         with user.engine.connect() as conn:
-            conn.execute(update(run).values(check_ms=7))
+            conn.execute(update(open_run).values(check_ms=7))
             with database.refusing_writes(server_url):
                 if db.backend == "postgresql":
                     conn.commit()

@@ -28,7 +28,7 @@ from xwheel.api.http.auth import Caller
 from xwheel.api.xxl.executor_calls import ExecutorCalls
 from xwheel.clock import ManualClock, SystemClock
 from xwheel.errors import DatabaseUnreachableError
-from xwheel.executor.journal.journal import Acceptance, Journal
+from xwheel.executor.journal import Acceptance, Journal
 from xwheel.model import Run, RunState
 from xwheel.scheduler.fire.fence import Fence
 from xwheel.scheduler.records import Fate
@@ -85,16 +85,14 @@ class TestNoFence:
     @pytest.mark.parametrize(
         "statement",
         [
-            "UPDATE run SET state = 'cancelled', open_partition = NULL",
-            "UPDATE run SET state = 'dispatching', open_partition = NULL",
-            "UPDATE run SET epoch = epoch + 1",
+            "UPDATE open_run SET state = 'cancelled'",
+            "UPDATE open_run SET state = 'dispatching'",
+            "UPDATE open_run SET epoch = epoch + 1",
             "UPDATE job SET deleted_ms = 5",
             LOSE_PARTITIONS,
         ],
     )
-    def test_what_is_not_ours_to_send_is_sent(
-        self, node: HandNode, mutant: str | None, statement: str
-    ) -> None:
+    def test_what_is_not_ours_to_send_is_sent(self, node: HandNode, mutant: str | None, statement: str) -> None:
         run = claimed(node)
         execute(node, statement)
         with maybe(mutant):
@@ -111,11 +109,9 @@ class TestNoFence:
 class TestEpochUnchecked:
     @pytest.mark.parametrize("mutant", [None, "epoch_unchecked"])
     @pytest.mark.parametrize(
-        "statement", ["UPDATE run SET epoch = epoch - 1", "UPDATE run SET epoch = epoch + 1", LOSE_PARTITIONS]
+        "statement", ["UPDATE open_run SET epoch = epoch - 1", "UPDATE open_run SET epoch = epoch + 1", LOSE_PARTITIONS]
     )
-    def test_a_fence_under_another_epoch_commits(
-        self, node: HandNode, mutant: str | None, statement: str
-    ) -> None:
+    def test_a_fence_under_another_epoch_commits(self, node: HandNode, mutant: str | None, statement: str) -> None:
         run = claimed(node)
         execute(node, statement)
         with maybe(mutant):
@@ -141,7 +137,7 @@ class TestEpochUnchecked:
 
     def test_a_run_that_is_no_longer_planned_still_falls_out(self, node: HandNode) -> None:
         claimed(node)
-        execute(node, "UPDATE run SET state = 'cancelled', open_partition = NULL")
+        execute(node, "UPDATE open_run SET state = 'cancelled'")
         with mutated("epoch_unchecked"):
             node.tick(1000)
         assert sent(node) == []
@@ -234,9 +230,7 @@ class TestForgetfulHandover:
 
 class TestRerouteUnknown:
     @pytest.mark.parametrize("mutant", [None, "reroute_unknown"])
-    def test_a_run_without_an_answer_goes_to_another_executor(
-        self, node: HandNode, mutant: str | None
-    ) -> None:
+    def test_a_run_without_an_answer_goes_to_another_executor(self, node: HandNode, mutant: str | None) -> None:
         run = by_hand(node)
         with maybe(mutant):
             node.tick(20)
@@ -251,9 +245,7 @@ class TestRerouteUnknown:
 
 class TestNoCheck:
     @pytest.mark.parametrize("mutant", [None, "no_check"])
-    def test_a_run_that_its_executor_does_not_know_stays_running(
-        self, node: HandNode, mutant: str | None
-    ) -> None:
+    def test_a_run_that_its_executor_does_not_know_stays_running(self, node: HandNode, mutant: str | None) -> None:
         by_hand(node)
         node.tick(20)
         node.answer()
@@ -269,11 +261,7 @@ class TestNoCheck:
 class TestOutcomeBeforeCommit:
     @pytest.mark.parametrize("mutant", [None, "outcome_before_commit"])
     def test_what_the_database_never_got_is_acknowledged(
-        self,
-        node: HandNode,
-        mutant: str | None,
-        monkeypatch: pytest.MonkeyPatch,
-        caplog: pytest.LogCaptureFixture,
+        self, node: HandNode, mutant: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         run = by_hand(node)
         node.tick(20)
@@ -401,6 +389,4 @@ def test_nothing_is_missing_in_fair_weather(name: str, tmp_path: Path) -> None:
     """What each replaces is reached, and yet its jobs fire and succeed."""
     disturbances = fair.run(name, tmp_path)
     assert disturbances.ok, str(disturbances)
-    assert (
-        disturbances.states["succeeded"] >= fair.FIRES
-    )  # of more than one job, but a slow machine may start late
+    assert disturbances.states["succeeded"] >= fair.FIRES  # of more than one job, but a slow machine may start late

@@ -49,24 +49,18 @@ def use_up_files(db: Database) -> None:
     for size in (1000, 10):  # MariaDB itself aborts when it takes back a text of its own pages without room
         with contextlib.suppress(DatabaseRefusedError):
             while True:
-                junk = make_run(
-                    number, job_id=NOBODYS, state=RunState.SUCCEEDED, finished_ms=1, message="x" * size
-                )
+                junk = make_run(number, job_id=NOBODYS, state=RunState.SUCCEEDED, finished_ms=1, message="x" * size)
                 db.transaction(lambda conn, junk=junk: runs.insert_runs(conn, [junk]))
                 number += 1
 
 
-def test_a_node_waits_for_room_and_loses_nothing(
-    narrow: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_node_waits_for_room_and_loses_nothing(narrow: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     url = narrow + "ready"
     with site_on(url, url, tmp_path) as site:
         site.make_jobs(7)
         # this one goes on for as long as the test may take, so that there is always something to be planned
-        noise = job_values(
-            handler="nobody", schedule_conf="1", anchor_ms=site.node.scheduler.core.clock.now_ms()
-        )
+        noise = job_values(handler="nobody", schedule_conf="1", anchor_ms=site.node.scheduler.core.clock.now_ms())
         site.node.scheduler.management.jobs.create(noise, enabled=True)
         wait_until(lambda: len(site.seen) >= 2 * JOBS, PATIENCE_S)
         fill(filler(narrow))

@@ -33,12 +33,7 @@ class Nodes:
 
     def join(self, name: str) -> ClusterLease:
         node = ClusterLease(
-            self.db,
-            name,
-            self.clock,
-            lease_ms=LEASE_MS,
-            renew_ms=RENEW_MS,
-            shared_now=lambda _: self.clock.now_ms(),
+            self.db, name, self.clock, lease_ms=LEASE_MS, renew_ms=RENEW_MS, shared_now=lambda _: self.clock.now_ms()
         )
         node.acquire()
         return node
@@ -143,9 +138,7 @@ def test_a_frozen_stage_holds_up_a_hand_over_and_nothing_else(nodes: Nodes, stag
     assert (len(giver.epochs), len(taker.epochs)) == (32, 32)
 
 
-def test_a_node_that_wakes_in_the_middle_of_anothers_hand_over_takes_nothing_that_changed_hands(
-    nodes: Nodes,
-) -> None:
+def test_a_node_that_wakes_in_the_middle_of_anothers_hand_over_takes_nothing_that_changed_hands(nodes: Nodes) -> None:
     """It was frozen with a transaction that gives; its lease ended, and what it held has other owners and epochs."""
     sleeper, other = nodes.join("a"), nodes.join("b")
     held = dict(sleeper.epochs)

@@ -149,12 +149,8 @@ def site_on(url: str, admin_url: str, folder: Path, **database: int) -> Iterator
 def kill_connections(db: Database) -> None:
     """End all other connections to a database once; those made meanwhile live on."""
     listing = {
-        "postgresql": "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-        " AND pid <> pg_backend_pid()",
-    }.get(
-        db.backend,
-        "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()",
-    )
+        "postgresql": "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    }.get(db.backend, "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
     command = "SELECT pg_terminate_backend({})" if db.backend == "postgresql" else "KILL {}"
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
         for number in conn.execute(text(listing)).scalars().all():

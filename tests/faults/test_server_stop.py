@@ -85,9 +85,7 @@ def test_a_node_that_waits_for_its_database_ends_at_once(tmp_path: Path) -> None
         assert "Traceback" not in server.said
 
 
-@pytest.mark.parametrize(
-    "numbers", [(signal.SIGTERM,) * 3, (signal.SIGINT, signal.SIGTERM)], ids=["thrice", "both"]
-)
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM,) * 3, (signal.SIGINT, signal.SIGTERM)], ids=["thrice", "both"])
 def test_a_node_drains_however_often_it_is_told(
     breakable: CleanDatabases, tmp_path: Path, numbers: tuple[signal.Signals, ...]
 ) -> None:
@@ -120,24 +118,16 @@ def test_a_node_ends_while_its_database_hangs(
     node = Node(build_config({"database": {"url": url}, "api": api}), lambda _: None)
     node.start()
     db = node.scheduler.core.db
-    monkeypatch.setattr(
-        db, "close", lambda: None
-    )  # what hangs still has connections, which a closed pool forgets
+    monkeypatch.setattr(db, "close", lambda: None)  # what hangs still has connections, which a closed pool forgets
     with freezing(url):
         assert not node.stop()
     # what hung goes on now, and gives its connections back
     # but for the one that lives as long as connections do
     wait_until(
         lambda: (
-            not any(
-                item.name.startswith("xwheel-")
-                for item in threading.enumerate()
-                if item.name != "xwheel-database"
-            )
+            not any(item.name.startswith("xwheel-") for item in threading.enumerate() if item.name != "xwheel-database")
         ),
         PATIENCE_S,
     )
     Database.close(db)
-    assert (
-        "the leases are not given back, they end by themselves: the database does not answer" in caplog.text
-    )
+    assert "the leases are not given back, they end by themselves: the database does not answer" in caplog.text

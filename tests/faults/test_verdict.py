@@ -10,17 +10,7 @@ from xwheel_devtools.verify.load import load_jobs
 from xwheel_devtools.verify.records import Did, Disturbances, Executed, ExpectedJob, FindingKind, UserAction
 from xwheel_devtools.verify.verdict import judge
 
-from tests.support.verify_world import (
-    CHILD,
-    FAILING,
-    JOBS,
-    PARENT,
-    PLAIN,
-    SHARDED,
-    T,
-    World,
-    good_world,
-)
+from tests.support.verify_world import CHILD, FAILING, JOBS, PARENT, PLAIN, SHARDED, T, World, good_world
 
 
 @pytest.fixture
@@ -116,6 +106,15 @@ def test_a_success_without_an_execution(world: World) -> None:
     assert world.kinds() == [(FindingKind.NOT_EXECUTED, 0)]
 
 
+@pytest.mark.parametrize(("before_ms", "found"), [(80, []), (81, [(FindingKind.EARLY, 1)])])
+def test_a_fire_that_began_before_its_time(world: World, before_ms: int, found: list[tuple[FindingKind, int]]) -> None:
+    (at,) = (place for place, item in enumerate(world.executions) if item.run_id == 11)
+    due_ms = world.executions[at].planned_ms
+    world.executions[at] = replace(world.executions[at], at_ms=due_ms - before_ms)
+    assert world.kinds() == found
+    assert world.kinds(disturbances=Disturbances(clock_moved=True)) == []
+
+
 def test_an_execution_without_a_row(world: World) -> None:
     world.executions.append(Executed(99, PLAIN, T, T, "executor0"))
     assert world.kinds() == [(FindingKind.EXECUTED_ANYWAY, 1)]
@@ -159,9 +158,7 @@ def test_what_the_watcher_saw_is_found(world: World) -> None:
     ]
 
 
-def test_a_fixed_delay_without_a_next_fire_is_found_unless_the_clock_jumped_over_its_end(
-    world: World,
-) -> None:
+def test_a_fixed_delay_without_a_next_fire_is_found_unless_the_clock_jumped_over_its_end(world: World) -> None:
     world.watched.idle.append("job 5 has neither")
     assert world.kinds() == [(FindingKind.DELAY, 8)]
     assert world.judge(disturbances=Disturbances(clock_moved=True)).ok
@@ -256,9 +253,7 @@ def test_the_load_has_every_schedule_type_and_as_many_fires_as_asked() -> None:
     assert not any({"misfire_policy", "misfire_threshold_ms"} & set(item.fields) for item in jobs)
 
 
-@pytest.mark.parametrize(
-    ("reason", "found"), [("instance_gone", []), ("unknown_there", [(FindingKind.LOST, 0)])]
-)
+@pytest.mark.parametrize(("reason", "found"), [("instance_gone", []), ("unknown_there", [(FindingKind.LOST, 0)])])
 def test_an_executor_that_ended_may_lose_runs_but_not_its_journal(
     world: World, reason: str, found: list[tuple[FindingKind, int]]
 ) -> None:
@@ -279,9 +274,7 @@ def test_a_due_time_may_be_missing_while_its_job_is_stopped_and_no_longer(world:
     world.remove(11)
     stop = action(Did.STOP, PLAIN, T + 900, T + 950)
     assert world.kinds(actions=[stop, action(Did.START, PLAIN, T + 1400, T + 1500)]) == []
-    assert world.kinds(actions=[stop, action(Did.START, PLAIN, T + 960, T + 980)]) == [
-        (FindingKind.MISSING, 1)
-    ]
+    assert world.kinds(actions=[stop, action(Did.START, PLAIN, T + 960, T + 980)]) == [(FindingKind.MISSING, 1)]
     assert world.kinds(actions=[action(Did.STOP, FAILING, T + 900, None)]) == [(FindingKind.MISSING, 1)]
 
 
@@ -309,9 +302,7 @@ def test_what_is_sent_after_an_edit_has_its_parameter(world: World) -> None:
     world.change(12, dispatched_ms=T + 2005)
     edits = [action(Did.EDIT, PLAIN, T + 1000, T + 1100, param="new")]
     world.executions = [
-        replace(item, param="old" if item.run_id == 12 else "")
-        for item in world.executions
-        if item.job_id == PLAIN
+        replace(item, param="old" if item.run_id == 12 else "") for item in world.executions if item.job_id == PLAIN
     ] + [item for item in world.executions if item.job_id != PLAIN]
     assert world.kinds(actions=edits) == [(FindingKind.OLD_EDITION, 1)]
     before = action(Did.EDIT, PLAIN, T, T + 10, param="old")  # the run before has neither
@@ -372,6 +363,17 @@ def test_an_interrupted_run_that_was_retried_is_nothing_in_a_storm(world: World)
     world.add(60, PLAIN, T + 1000, origin="retry", origin_key=11, root_id=11, attempt=2, retries_left=2)
     assert world.kinds(disturbances=STORM) == []
     assert world.kinds() == [(FindingKind.OTHER_END, 0)]
+
+
+def test_a_run_that_was_given_back_for_a_change_that_came_late_is_nothing(world: World) -> None:
+    world.change(11, state="failed", reason="failed_over")
+    kinds = world.kinds()
+    assert (FindingKind.OTHER_END, 0) in kinds
+    assert (FindingKind.EXECUTED_ANYWAY, 3) in kinds
+    assert (FindingKind.NOT_EXECUTED, 0) not in kinds
+    ended_ms = world.rows[11].finished_ms or 0
+    late = [action(Did.PAUSE, 0, T - 5000, ended_ms + 100)]
+    assert (FindingKind.OTHER_END, 0) not in world.kinds(actions=late)
 
 
 def test_an_at_most_once_job_runs_a_fire_no_second_time(world: World) -> None:

@@ -12,7 +12,7 @@ from xwheel_devtools.verify.watch import Watcher
 
 from tests.support.rows import make_run
 from xwheel.clock import SystemClock
-from xwheel.executor.journal.journal import Journal
+from xwheel.executor.journal import Journal
 from xwheel.model import RunState
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
@@ -50,14 +50,14 @@ def seen(sqlite_db: Database, tmp_path: Path) -> Iterator[Seen]:
     made.watcher.close()
 
 
-SEND = "UPDATE run SET state = 'dispatching', open_partition = NULL, dispatched_ms = 5"
+SEND = "UPDATE open_run SET state = 'dispatching', dispatched_ms = 5"
 
 
 @pytest.mark.parametrize(
     ("between", "found"),
     [
-        ("UPDATE run SET epoch = epoch", 1),
-        ("UPDATE run SET epoch = 2", 0),  # adopted before it was sent
+        ("UPDATE open_run SET epoch = epoch", 1),
+        ("UPDATE open_run SET epoch = 2", 0),  # adopted before it was sent
     ],
 )
 def test_a_run_that_is_sent_under_an_epoch_that_was_over(seen: Seen, between: str, found: int) -> None:
@@ -86,7 +86,7 @@ def test_a_run_that_is_stopped_instead_of_sent_is_well(seen: Seen) -> None:
     seen.insert(1)
     seen.execute("UPDATE partition_lease SET epoch = 2, owner = 'b'")
     seen.look()
-    seen.execute("UPDATE run SET state = 'cancelled', open_partition = NULL")
+    seen.execute("UPDATE open_run SET state = 'cancelled'")
     seen.look()
     assert seen.watcher.seen.epochs == []
 

@@ -66,16 +66,7 @@ def test_its_address_is_entered_and_it_dies_and_comes_back(tmp_path: Path) -> No
 
 def check(node: NodeProcess, stranger: Stranger, folder: Path) -> None:
     def xwheel(*words: str) -> str:
-        command = [
-            sys.executable,
-            "-m",
-            "xwheel",
-            *words,
-            "--url",
-            node.url,
-            "--token-file",
-            str(folder / "token"),
-        ]
+        command = [sys.executable, "-m", "xwheel", *words, "--url", node.url, "--token-file", str(folder / "token")]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     def entered() -> dict[str, Any]:
@@ -100,11 +91,7 @@ def check(node: NodeProcess, stranger: Stranger, folder: Path) -> None:
     assert entered() == {"address": stranger.server.url, "secret": "right", "live": True, "error": ""}
     assert "by hand" in xwheel("group", "executors", "strangers", "--wide")
     done = node.wait_for_run(node.start_run(job["id"]))
-    assert (done["state"], done["message"], done["address"]) == (
-        "succeeded",
-        "done by a stranger",
-        stranger.server.url,
-    )
+    assert (done["state"], done["message"], done["address"]) == ("succeeded", "done by a stranger", stranger.server.url)
     assert [run["executorParams"] for run in stranger.ran] == ["p"]
     # it dies, and it comes back
     stranger.is_up = False

@@ -39,9 +39,7 @@ def ports(api: Api) -> Iterator[tuple[int, int]]:
 def call(port: int, method: str, path: str, body: Any, **headers: str) -> tuple[int, dict[str, Any]]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
-        connection.request(
-            method, path, body, headers, encode_chunked=headers.get("Transfer-Encoding") == "chunked"
-        )
+        connection.request(method, path, body, headers, encode_chunked=headers.get("Transfer-Encoding") == "chunked")
         answer = connection.getresponse()
         content = answer.read()
         return answer.status, json.loads(content) if content else {}
@@ -62,13 +60,9 @@ def test_ten_megabytes_are_refused_with_a_json_error(api: Api, ports: tuple[int,
     def body() -> Any:
         return pieces(TEN_MB) if chunked else b" " * TEN_MB
 
-    status, problem = call(
-        ports[0], "POST", "/api/v1/groups", body(), Authorization=f"Bearer {TOKEN}", **further
-    )
+    status, problem = call(ports[0], "POST", "/api/v1/groups", body(), Authorization=f"Bearer {TOKEN}", **further)
     assert (status, problem["field"], problem["limit"]) == (413, "body", {"max_bytes": LIMIT})
-    status, envelope = call(
-        ports[1], "POST", "/api/callback", body(), **{TOKEN_HEADER: EXECUTOR_TOKEN}, **further
-    )
+    status, envelope = call(ports[1], "POST", "/api/callback", body(), **{TOKEN_HEADER: EXECUTOR_TOKEN}, **further)
     assert (status, envelope["code"]) == (413, 500)
     assert envelope["msg"].startswith("body: ")
     assert api.rows() == before
@@ -103,9 +97,7 @@ def test_slashes_survive_the_server(api: Api, ports: tuple[int, int], path: str)
         b"POST /api/callback HTTP/1.1\r\nHost: h\r\nContent-Length: 50\r\n\r\n[",
     ],
 )
-def test_broken_requests_leave_the_process_unharmed(
-    api: Api, ports: tuple[int, int], request_bytes: bytes
-) -> None:
+def test_broken_requests_leave_the_process_unharmed(api: Api, ports: tuple[int, int], request_bytes: bytes) -> None:
     before = api.rows()
     for port in ports:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as peer:

@@ -42,9 +42,7 @@ def test_both_sides_execute_and_record_every_fire_once_on_one_executor() -> None
         ("UPDATE job_info SET next_ms = 0", "jobs still due: 1"),
     ],
 )  # fmt: skip
-def test_a_fire_that_is_lost_repeated_or_failed_is_noticed(
-    tmp_path: Path, damage: str, complaint: str
-) -> None:
+def test_a_fire_that_is_lost_repeated_or_failed_is_noticed(tmp_path: Path, damage: str, complaint: str) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'baseline.db'}", 1, create=True)
     scheduler = baseline.Baseline(store, "http://127.0.0.1:9", token="t", app_name="bench", workers=1)
     scheduler.add_jobs(1, "nothing")

@@ -177,9 +177,7 @@ def is_over(db: Database) -> bool:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.nightly)])
-def test_a_chain_survives_a_node_that_is_killed(
-    tmp_path: Path, new_database: Callable[[], str], seed: int
-) -> None:
+def test_a_chain_survives_a_node_that_is_killed(tmp_path: Path, new_database: Callable[[], str], seed: int) -> None:
     url = new_database()
     ports = (free_port(), free_port())
     dice = random.Random(seed)
@@ -224,7 +222,5 @@ def test_a_chain_survives_a_node_that_is_killed(
             (root, JOINED, 0, 1, "succeeded", "left right"),
         )
     )
-    found = Counter(
-        (run.chain_id, run.job_id, run.shard_index, run.attempt, str(run.state), run.param) for run in rows
-    )
+    found = Counter((run.chain_id, run.job_id, run.shard_index, run.attempt, str(run.state), run.param) for run in rows)
     assert found == expected

@@ -32,15 +32,11 @@ class Cluster:
         self.folder = folder
         times = {"send_timeout_ms": 500, "idle_grace_s": 2, "deadline_grace_s": 1, **trigger}
         api = {"port": 0, "executor_port": 0, "executor_token": TOKEN}
-        self.node = Node(
-            build_config({"database": {"url": url}, "api": api, "trigger": times}), lambda _: None
-        )
+        self.node = Node(build_config({"database": {"url": url}, "api": api, "trigger": times}), lambda _: None)
         self.scheduler = self.node.scheduler
         now_ms = self.scheduler.core.clock.now_ms()
         self.db = self.scheduler.core.db
-        self.db.transaction(
-            lambda conn: executors.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms)
-        )
+        self.db.transaction(lambda conn: executors.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms))
         self.node.start()
 
     def job(self, handler: str, param: str = "", **changes: Any) -> Job:
@@ -120,7 +116,7 @@ def clusters(tmp_path: Path, new_database: Callable[[], str]) -> Iterator[Callab
 
 
 def test_an_executor_that_never_comes_back_loses_its_runs(clusters: Callable[..., Cluster]) -> None:
-    cluster = clusters(dead_after_s=3)
+    cluster = clusters(dead_after_s=8)
     with cluster.executor() as process:
         run_id = cluster.run(cluster.job("slow"))
         wait_until(lambda: cluster.executed(run_id))
@@ -128,9 +124,7 @@ def test_an_executor_that_never_comes_back_loses_its_runs(clusters: Callable[...
         assert cluster.ended(run_id) == (RunState.LOST, "instance_gone")
 
 
-def test_an_executor_that_restarts_tells_at_once_what_became_of_its_runs(
-    clusters: Callable[..., Cluster],
-) -> None:
+def test_an_executor_that_restarts_tells_at_once_what_became_of_its_runs(clusters: Callable[..., Cluster]) -> None:
     cluster = clusters(dead_after_s=30)
     with cluster.executor() as process:
         job = cluster.job("slow")
@@ -167,12 +161,10 @@ def test_a_handler_is_killed(clusters: Callable[..., Cluster]) -> None:
         assert len(runs.list_runs(conn)) == 2
 
 
-def test_an_executor_that_stands_still_keeps_no_run_past_its_limit(
-    clusters: Callable[..., Cluster],
-) -> None:
+def test_an_executor_that_stands_still_keeps_no_run_past_its_limit(clusters: Callable[..., Cluster]) -> None:
     cluster = clusters(dead_after_s=60)
     with cluster.executor() as process:
-        run_id = cluster.run(cluster.job("slow", timeout_s=2))
+        run_id = cluster.run(cluster.job("slow", timeout_s=6))
         wait_until(lambda: cluster.executed(run_id))
         process.send_signal(signal.SIGSTOP)
         assert cluster.ended(run_id) == (RunState.TIMED_OUT, "deadline")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
-from tests.support.databases import BACKENDS, CleanDatabases
+from tests.support.databases import BACKENDS, CleanDatabases, drop_tables
 from xwheel.storage import executors
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import migrate, tables
@@ -39,7 +39,7 @@ def test_nothing_of_a_test_is_left_for_the_next(backend: str) -> None:
         check(Database(first))
 
         db = Database(first)
-        migrate.downgrade(db, "base")
+        drop_tables(db)
         db.close()
         assert databases.url(0) == first
         check(Database(first))

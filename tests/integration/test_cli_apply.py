@@ -76,10 +76,7 @@ class Shell:
     """Runs commands in this process against nodes that are as real as any."""
 
     def __init__(
-        self,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-        new_database: Callable[[], str],
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], new_database: Callable[[], str]
     ) -> None:
         self._monkeypatch, self._capsys, self._new_database = monkeypatch, capsys, new_database
         self._nodes: list[Node] = []
@@ -89,12 +86,7 @@ class Shell:
     def node(self) -> RestClient:
         """Start a node with an empty database; commands talk to it from now on."""
         said = list[str]()
-        config = build_config(
-            {
-                "database": {"url": self._new_database()},
-                "api": {"port": 0, "executor_port": 0},
-            }
-        )
+        config = build_config({"database": {"url": self._new_database()}, "api": {"port": 0, "executor_port": 0}})
         node = Node(config, announce=said.append)
         self._nodes.append(node)
         self.database = config.database.url
@@ -120,10 +112,7 @@ class Shell:
 
 @pytest.fixture
 def xwheel(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    new_database: Callable[[], str],
-    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], new_database: Callable[[], str], tmp_path: Path
 ) -> Iterator[Shell]:
     # the logins of who runs the tests are none of theirs
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
@@ -165,9 +154,7 @@ def test_twice_changes_nothing_the_second_time(xwheel: Shell, file: Path) -> Non
     assert (all_jobs(client), planned(client)) == before
 
 
-def test_an_export_makes_the_same_jobs_on_an_empty_database(
-    xwheel: Shell, file: Path, tmp_path: Path
-) -> None:
+def test_an_export_makes_the_same_jobs_on_an_empty_database(xwheel: Shell, file: Path, tmp_path: Path) -> None:
     first = xwheel.node()
     assert xwheel("job", "apply", "-f", str(file))[0] == 0
     status, text, err = xwheel("job", "export")
@@ -179,9 +166,7 @@ def test_an_export_makes_the_same_jobs_on_an_empty_database(
     assert xwheel("job", "apply", "-f", str(copy))[0] == 0
     assert xwheel("job", "export")[1] == text
     own = {"id", "group_id", "revision", "created_ms", "updated_ms"}
-    bare = [
-        [{k: v for k, v in job.items() if k not in own} for job in all_jobs(node)] for node in (first, second)
-    ]
+    bare = [[{k: v for k, v in job.items() if k not in own} for job in all_jobs(node)] for node in (first, second)]
     assert bare[0] == bare[1]
     assert second.call("GET", "/api/v1/groups")["items"][0]["title"] == "Orders: 中"
 
@@ -220,10 +205,7 @@ def test_a_chain_is_turned_round(xwheel: Shell, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        (
-            "{name: a, handler: h, schedule_type: CRON, schedule_conf: 0 0 25 * * ?}",
-            ":3: job g/a: schedule_conf: ",
-        ),
+        ("{name: a, handler: h, schedule_type: CRON, schedule_conf: 0 0 25 * * ?}", ":3: job g/a: schedule_conf: "),
         ("{name: a, handler: h, calendar_require: [nope]}", ":3: job g/a: calendar_require: no calendar"),
         ("{name: a, handler: h, children: [other/x]}", ":3: job g/a: children: there is no job other/x"),
     ],

@@ -73,7 +73,7 @@ alarm rule delete 1 | alarm list --job nightly --run 1 --notice 1 | alarm list -
 alarm rules --job nightly | alarm rules --group orders
 alarm attempts --alarm 1 --job nightly | alarm attempts --group orders | alarm show 999 | alarm test nowhere
 job versions nightly | job versions nightly 1 | job diff nightly | job diff nightly 2 --against 1
-job rollback nightly 1 --reason tests
+job rollback nightly 1 --reason tests | why nightly | why nightly 1h
 glue list nightly | glue save nightly --file {calendar} | glue show nightly 1 | glue restore nightly 1
 sync tests.support.declared_app --group orders --release 1.0 | group declarations | job release report --field timezone
 plugins --url {url}
@@ -89,15 +89,7 @@ secret create two --group orders --url {url} | secret rotate two three --url {ur
 job delete third | job release report | job list --deleted | job delete nightly weekly report | group delete orders
 """
 MORE = "--set end_ms=4102444800000 --set calendar_exclude=free --set calendar_require=free -n 3"
-REFUSED = (
-    "run log",
-    "run kill",
-    "alarm show",
-    "alarm test",
-    "glue",
-    "alarm rule edit",
-    "job preview --every",
-)
+REFUSED = ("run log", "run kill", "alarm show", "alarm test", "glue", "alarm rule edit", "job preview --every")
 """What this node has nothing for, or what makes no sense together: the call is made and refused."""
 
 
@@ -119,9 +111,7 @@ def operations() -> dict[str, re.Pattern[str]]:
     """Return every operation of the document, with what its paths look like; those without a parameter first."""
     paths = DOCUMENT["paths"]
     return {
-        f"{method.upper()} {path}": re.compile(
-            f"{method.upper()} " + re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))
-        )
+        f"{method.upper()} {path}": re.compile(f"{method.upper()} " + re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path)))
         for path in sorted(paths, key=lambda path: path.count("{"))
         for method in paths[path]
         if method in {"get", "post", "put", "patch", "delete"}
@@ -145,9 +135,7 @@ def test_u6_each_operation_of_the_api_has_a_command(
 
     monkeypatch.setattr(RestClient, "call", record)
     for line in re.split(r"[|\n]", COMMANDS):
-        words = [
-            word.format(calendar=file, url=client.base_url) for word in line.replace("{more}", MORE).split()
-        ]
+        words = [word.format(calendar=file, url=client.base_url) for word in line.replace("{more}", MORE).split()]
         if words:
             status, _, err = xwheel(*words)
             assert status == 0 or line.strip().startswith(REFUSED), (line, err)
@@ -156,7 +144,5 @@ def test_u6_each_operation_of_the_api_has_a_command(
     assert set(known) - made - set(WITHOUT) == set()
     assert made & set(WITHOUT) == set()
     assert set(WITHOUT) <= set(known)
-    names = {
-        path: next(name for name, pattern in known.items() if pattern.fullmatch(path)) for path, _ in asked
-    }
+    names = {path: next(name for name, pattern in known.items() if pattern.fullmatch(path)) for path, _ in asked}
     assert parameters() - {(names[path], parameter) for path, parameter in asked} == set()

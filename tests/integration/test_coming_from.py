@@ -121,9 +121,7 @@ def fill(conn: Connection) -> None:
     conn.execute(text("CREATE DATABASE xxl_job CHARACTER SET utf8mb4"))
     conn.execute(text("USE xxl_job"))
     conn.execute(text("CREATE TABLE xxl_job_group (id INT PRIMARY KEY, app_name TEXT, title TEXT)"))
-    conn.execute(
-        text(f"CREATE TABLE xxl_job_info (job_group INT, {', '.join(f'{name} TEXT' for name in of_job)})")
-    )
+    conn.execute(text(f"CREATE TABLE xxl_job_info (job_group INT, {', '.join(f'{name} TEXT' for name in of_job)})"))
     for number, (app_name, title) in enumerate(groups):
         values = {"id": number, "app_name": app_name, "title": title}
         conn.execute(text("INSERT INTO xxl_job_group VALUES (:id, :app_name, :title)"), values)

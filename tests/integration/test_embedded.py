@@ -84,9 +84,7 @@ def program(text: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def beats(folder: Path, pid: int) -> list[str]:
     file = folder.with_suffix(".beats")
-    return (
-        [line for line in file.read_text().split("\n") if line.endswith(f" {pid}")] if file.exists() else []
-    )
+    return [line for line in file.read_text().split("\n") if line.endswith(f" {pid}")] if file.exists() else []
 
 
 def test_u8_plain_and_coroutine_functions_fire(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -281,9 +279,7 @@ class _NoThread(threading.Thread):
 def test_an_interpreter_that_ends_starts_no_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = make(tmp_path / "s")
     scheduler.start()
-    monkeypatch.setattr(
-        "xwheel.node.loops.threading", SimpleNamespace(Thread=_NoThread, Event=threading.Event)
-    )
+    monkeypatch.setattr("xwheel.node.loops.threading", SimpleNamespace(Thread=_NoThread, Event=threading.Event))
     assert scheduler.stop()
     with sqlite3.connect(tmp_path / "s" / "xwheel.db") as database:
         assert database.execute("SELECT count(*) FROM node").fetchone() == (0,)

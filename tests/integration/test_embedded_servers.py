@@ -71,7 +71,8 @@ class Site:
     def runs(self, name: str) -> list[tuple[int, int, str]]:
         with sqlite3.connect(self.folder / "schedule" / "xwheel.db") as database:
             return database.execute(
-                "SELECT run.id, run.planned_ms, run.state FROM run JOIN job ON job.id = run.job_id"
+                "SELECT run.id, run.planned_ms, run.state FROM (SELECT id, job_id, planned_ms, state FROM open_run"
+                " UNION ALL SELECT id, job_id, planned_ms, state FROM run_history) run JOIN job ON job.id = run.job_id"
                 " WHERE job.name = ? ORDER BY run.planned_ms",
                 (name,),
             ).fetchall()
@@ -99,8 +100,7 @@ def check_fires(site: Site, name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "application",
-    [pytest.param(name, marks=[] if name == "flask" else pytest.mark.nightly) for name in SERVERS],
+    "application", [pytest.param(name, marks=[] if name == "flask" else pytest.mark.nightly) for name in SERVERS]
 )
 def test_four_workers_and_the_leader_is_killed(application: str, tmp_path: Path) -> None:
     site = Site(SERVERS[application], tmp_path)

@@ -80,9 +80,7 @@ def test_paths_match_exactly(executor: Executor, path: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path != "/beat"])
-@pytest.mark.parametrize(
-    "body", [None, b"", b"   ", b"{", b"[]", b"3", b"null", b'"x"', b"\xff\xfe", b"[" * 100_000]
-)
+@pytest.mark.parametrize("body", [None, b"", b"   ", b"{", b"[]", b"3", b"null", b'"x"', b"\xff\xfe", b"[" * 100_000])
 def test_bodies_that_are_no_object(executor: Executor, path: str, body: bytes | None) -> None:
     status, reply = raw_call(executor.address, path, body)
     assert (status, json.loads(reply)["code"]) == (200, 500)
@@ -115,29 +113,19 @@ def test_beat_needs_no_body(executor: Executor, body: bytes | None) -> None:
         ({"broadcastIndex": 3, "broadcastTotal": 3}, "broadcastIndex: "),
     ],
 )
-def test_triggers_that_cannot_be_run(
-    admin: FakeAdmin, executor: Executor, fields: dict[str, Any], text: str
-) -> None:
+def test_triggers_that_cannot_be_run(admin: FakeAdmin, executor: Executor, fields: dict[str, Any], text: str) -> None:
     answer = admin.call(executor.address, "/run", {**trigger("size", 77), **fields})
     assert answer["code"] == 500
     assert answer["msg"].startswith(text)
     batch = {"instance": executor.instance, "runs": [{**trigger("size", 77), **fields}]}
-    (found,) = admin.call(executor.address, "/runBatch", batch)["data"]["runs"] or [
-        {"code": 500, "msg": text}
-    ]
+    (found,) = admin.call(executor.address, "/runBatch", batch)["data"]["runs"] or [{"code": 500, "msg": text}]
     assert found["code"] == 500
     assert found["msg"].startswith(text)
     assert admin.outcomes_of(77) == []
 
 
 def test_numbers_in_quotes_and_missing_fields_are_fine(admin: FakeAdmin, executor: Executor) -> None:
-    message = {
-        "jobId": "5",
-        "logId": "78",
-        "logDateTime": "1790000000000",
-        "executorHandler": "size",
-        "new": {"a": 1},
-    }
+    message = {"jobId": "5", "logId": "78", "logDateTime": "1790000000000", "executorHandler": "size", "new": {"a": 1}}
     assert admin.call(executor.address, "/run", message)["code"] == 200
     assert admin.outcome(78)["handleMsg"] == "0"
 

@@ -34,15 +34,7 @@ def prepare(context: RunContext, data: Mapping[str, Any]) -> Sequence[str]:
     os.environ["FROM_PREPARE"] = "set"
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     program = "no-such-program" if source == "missing" else "/bin/bash"
-    return [
-        program,
-        "-c",
-        source,
-        "script",
-        context.param,
-        str(context.shard_index),
-        str(context.shard_total),
-    ]
+    return [program, "-c", source, "script", context.param, str(context.shard_index), str(context.shard_total)]
 
 
 class BashGlue:
@@ -123,10 +115,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def test_the_end_of_a_program_is_the_outcome(site: Site, source: str, code: int, message: str) -> None:
     found, said = site.run(source)
     # what a glue type logs while it prepares the program stands in the same output
-    assert (
-        found,
-        re.sub(r": [-0-9]+ [:.0-9]+ prepared( / |$)", lambda at: ": " if at[1].strip() else "", said),
-    ) == (
+    assert (found, re.sub(r": [-0-9]+ [:.0-9]+ prepared( / |$)", lambda at: ": " if at[1].strip() else "", said)) == (
         code,
         message,
     )
@@ -168,10 +157,7 @@ def test_s6_a_program_gets_only_what_is_named_of_the_environment(
 
 def test_s6_no_setting_can_pass_on_xwheels_own_variables(tmp_path: Path) -> None:
     for name in ("XWHEEL_TOKEN", "XWHEEL_*", "*", "A=B", ""):
-        with (
-            pytest.raises(ConfigError, match="script_environment"),
-            site_of(tmp_path, script_environment=[name]),
-        ):
+        with pytest.raises(ConfigError, match="script_environment"), site_of(tmp_path, script_environment=[name]):
             pass
 
 

@@ -33,10 +33,7 @@ def test_every_journal_state_survives(seed: int, tmp_path: Path) -> None:
             for log_id in (13, 14):  # behind run 11 of the same job
                 admin.run(executor.address, "quick", log_id, job_id=11)
             for log_id in range(100, 100 + chance.randrange(1, 40)):
-                if (
-                    admin.run(executor.address, "quick", log_id, job_id=chance.randrange(20, 30))["code"]
-                    == 200
-                ):
+                if admin.run(executor.address, "quick", log_id, job_id=chance.randrange(20, 30))["code"] == 200:
                     sent.add(log_id)
             time.sleep(chance.random() * 0.01)
             executor.kill()

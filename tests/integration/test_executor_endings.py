@@ -161,9 +161,7 @@ def check(item: dict[str, Any], how: str, note: str = "") -> None:
         ("process", ""),
     ],
 )
-def test_it_ends_and_tells_why(
-    admin: FakeAdmin, executor: Executor, handler: str, trace: str, how: str
-) -> None:
+def test_it_ends_and_tells_why(admin: FakeAdmin, executor: Executor, handler: str, trace: str, how: str) -> None:
     check(end(admin, executor, handler, how, "60" if handler == "process" else ""), how)
     assert not trace or trace in SEEN
     admin.wait_for(lambda: admin.call(executor.address, "/idleBeat", {"jobId": 1})["code"] == 200)
@@ -181,7 +179,7 @@ def test_grandchildren_that_ignore_term_are_gone(
         "stubborn",
         1,
         executorParams=str(pids),
-        executorTimeout=6 if how == "timeout" else 0,  # two interpreters start first
+        executorTimeout=12 if how == "timeout" else 0,  # two interpreters start first
     )
     assert reply["code"] == 200
     found = [int(word) for word in wait_until(lambda: pids.exists() and pids.read_text()).split()]
@@ -222,9 +220,7 @@ def test_process_handlers_tell_how_they_ended(admin: FakeAdmin, executor: Execut
     assert admin.outcome(2)["handleMsg"] == "the handler's process ended with status 3 and without a result"
     assert admin.outcome(3)["handleMsg"] == "ValueError: no luck"
     assert "ValueError: invalid literal" in admin.outcome(4)["handleMsg"]
-    log = admin.call(
-        executor.address, "/log", {"logId": 1, "logDateTim": 1_790_000_000_000, "fromLineNum": 1}
-    )
+    log = admin.call(executor.address, "/log", {"logId": 1, "logDateTim": 1_790_000_000_000, "fromLineNum": 1})
     lines = log["data"]["logContent"].splitlines()
     assert lines[1].endswith(" from the child")
     assert lines[2] == "printed by the child"
@@ -351,9 +347,7 @@ def test_print_and_logging_land_in_the_log(
     with executor_of(admin, tmp_path, [talks]) as executor:
         admin.run(executor.address, "talks", 1)
         admin.outcome(1)
-        log = admin.call(
-            executor.address, "/log", {"logId": 1, "logDateTim": 1_790_000_000_000, "fromLineNum": 1}
-        )
+        log = admin.call(executor.address, "/log", {"logId": 1, "logDateTim": 1_790_000_000_000, "fromLineNum": 1})
     lines = log["data"]["logContent"].splitlines()
     assert lines[1] == "one line"
     assert lines[2].endswith(" INFO app: logged 5")

@@ -47,8 +47,7 @@ def test_a_full_disk_refuses_runs_finishes_accepted_ones_and_recovers(tmp_path: 
             assert answer["code"] == 500
             refused.append(answer["msg"])
         assert all(
-            text.startswith("the executor's journal cannot take more runs: ")
-            and ("full" in text or "no room" in text)
+            text.startswith("the executor's journal cannot take more runs: ") and ("full" in text or "no room" in text)
             for text in refused
         ), set(refused)
 

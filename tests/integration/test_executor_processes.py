@@ -15,7 +15,7 @@ from tests.support.executors import ExecutorProcess, executor_of, is_alive, star
     ("how", "ending", "code", "text"),
     [
         ("stays", "kill", 500, "scheduling center kill job."),
-        ("stays", "timeout", 502, "the run passed its time limit of 6 s"),
+        ("stays", "timeout", 502, "the run passed its time limit of 12 s"),
         ("returns", "", 200, "done"),
         ("exits", "", 500, "the handler's process ended with status 3 and without a result"),
         ("crashes", "", 500, "the handler's process was ended by SIGKILL"),
@@ -26,7 +26,7 @@ def test_a_daemon_that_ignores_term_is_gone_before_the_outcome(
 ) -> None:
     path, others = tmp_path / "pid", started_beside(set())
     with FakeAdmin() as admin, executor_of(admin, tmp_path / "data", list(HANDLERS)) as executor:
-        limit = 6 if ending == "timeout" else 0  # two interpreters start first
+        limit = 12 if ending == "timeout" else 0  # two interpreters start first
         admin.run(executor.address, "daemonizes", 1, executorParams=f"{path} {how}", executorTimeout=limit)
         pid = int(wait_until(lambda: path.exists() and path.read_text()))
         if ending == "kill":

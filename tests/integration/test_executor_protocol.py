@@ -30,10 +30,7 @@ def waits(ctx: JobContext) -> None:
 @pytest.mark.parametrize("generation", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("context_path", ["", "/xxl-job-admin"])
 def test_the_whole_scenario(generation: int, context_path: str, tmp_path: Path) -> None:
-    with (
-        FakeAdmin(generation, context_path) as admin,
-        executor_of(admin, tmp_path, [echo, waits]) as executor,
-    ):
+    with FakeAdmin(generation, context_path) as admin, executor_of(admin, tmp_path, [echo, waits]) as executor:
         beat = admin.wait_for(lambda: admin.registered)[0]
         assert (beat["registryGroup"], beat["registryKey"]) == ("EXECUTOR", APP_NAME)
         address = beat["registryValue"]
@@ -65,10 +62,7 @@ def test_the_whole_scenario(generation: int, context_path: str, tmp_path: Path) 
         assert beyond["logContent"] == ""
 
         assert admin.run(address, "waits", 12, job_id=7)["code"] == 200
-        assert (
-            admin.call(address, "/idleBeat", {"jobId": 7})["msg"]
-            == "job thread is running or has trigger queue."
-        )
+        assert admin.call(address, "/idleBeat", {"jobId": 7})["msg"] == "job thread is running or has trigger queue."
         assert admin.call(address, "/kill", {"jobId": 7})["code"] == 200
         killed = admin.outcome(12)
         assert killed["executeResult"] == {"code": 500, "msg": "scheduling center kill job.", "content": None}
@@ -105,9 +99,7 @@ def test_outcomes_wait_for_a_scheduler_that_is_down(generation: int, tmp_path: P
 def test_the_next_address_takes_over(tmp_path: Path) -> None:
     with FakeAdmin(2) as first, FakeAdmin(3) as second:
         first.down()
-        with executor_of(
-            second, tmp_path, [echo], admin_addresses=[first.url, second.url + "/api/"]
-        ) as executor:
+        with executor_of(second, tmp_path, [echo], admin_addresses=[first.url, second.url + "/api/"]) as executor:
             second.wait_for(lambda: second.registered)
             second.run(executor.address, "echo", 1)
             assert second.outcome(1)["handleCode"] == 200

@@ -34,13 +34,9 @@ class Node:
             "XWHEEL_API__EXECUTOR_TOKEN": TOKEN,
         }
         command = [str(Path(sys.executable).parent / "xwheel"), "server"]
-        self.process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=self._log, stderr=self._log
-        )
+        self.process = subprocess.Popen(command, cwd=folder, env=environment, stdout=self._log, stderr=self._log)
         line = wait_until(
-            lambda: [
-                text for text in (folder / "node.log").read_text().splitlines() if "management token" in text
-            ],
+            lambda: [text for text in (folder / "node.log").read_text().splitlines() if "management token" in text]
         )[0]
         self._token = line.split()[-1]
         wait_until(self._answers)
@@ -58,9 +54,7 @@ class Node:
     def run(self, handler: str, param: str = "", **fields: Any) -> int:
         """Create a job, run it once and return the run's id."""
         name = f"{handler} {uuid4().hex[:8]}"
-        job = self.call(
-            "POST", "/jobs", {"group_id": 1, "name": name, "handler": handler, "param": param, **fields}
-        )
+        job = self.call("POST", "/jobs", {"group_id": 1, "name": name, "handler": handler, "param": param, **fields})
         return int(self.call("POST", f"/jobs/{job['id']}/run", {})["id"])
 
     def finished(self, run_id: int) -> dict[str, Any]:

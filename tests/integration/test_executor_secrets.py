@@ -27,10 +27,7 @@ def test_the_token_appears_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixt
     answers: list[bytes] = []
     data = tmp_path / "data"
     # this scheduler knows another token, so it refuses every beat, outcome and farewell
-    with (
-        FakeAdmin() as admin,
-        executor_of(admin, data, [asks, *HANDLERS], access_token=CANARY, beat_s=0.1) as executor,
-    ):
+    with FakeAdmin() as admin, executor_of(admin, data, [asks, *HANDLERS], access_token=CANARY, beat_s=0.1) as executor:
         for path in ("/run", "/runBatch", "/runState", "/kill", "/log", "/idleBeat", "/nothing"):
             for token in (CANARY, CANARY[:-1], CANARY + "x", None):
                 answers += [

@@ -65,9 +65,7 @@ def test_four_workers_forked_after_loading(command: list[str], tmp_path: Path) -
             assert serving != server.pid
             os.kill(serving, signal.SIGKILL)
             second = admin.wait_for(
-                lambda: [
-                    beat for beat in admin.registered if beat["xwheel"]["boot"] != first["xwheel"]["boot"]
-                ]
+                lambda: [beat for beat in admin.registered if beat["xwheel"]["boot"] != first["xwheel"]["boot"]]
             )[0]
             assert second["xwheel"]["instance"] == first["xwheel"]["instance"]
             assert admin.outcome(2)["xwheel"]["reason"] == "interrupted"

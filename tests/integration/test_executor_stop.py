@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,7 @@ def test_sigterm_under_load_loses_nothing(tmp_path: Path) -> None:
                 if stop.is_set():
                     return
                 try:
-                    answer = admin.run(
-                        executor.address, "slow", log_id, job_id=log_id % 50 + 1, executorParams="0.002"
-                    )
+                    answer = admin.run(executor.address, "slow", log_id, job_id=log_id % 50 + 1, executorParams="0.002")
                 except (OSError, AssertionError):
                     return  # it does not listen any more: nothing was accepted
                 (accepted if answer["code"] == 200 else refused).append(
@@ -50,13 +49,13 @@ def test_sigterm_under_load_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_runs_on_their_way_to_an_executor_that_said_farewell_are_taken(tmp_path: Path) -> None:
-    with FakeAdmin() as admin, ExecutorProcess(admin, tmp_path, leave_s=60, stop_timeout_s=2) as executor:
+    with FakeAdmin() as admin, ExecutorProcess(admin, tmp_path, leave_s=60, stop_timeout_s=6) as executor:
         ending = threading.Thread(target=executor.terminate)
         ending.start()
         admin.wait_for(lambda: admin.removed)
         for number in range(1, 11):
             assert admin.run(executor.address, "quick", number)["code"] == 200
-        ending.join(20)
+        ending.join(60)
         assert sorted(item["logId"] for item in admin.outcomes) == list(range(1, 11))
         assert [item["handleCode"] for item in admin.outcomes] == [200] * 10
 
@@ -93,15 +92,15 @@ def test_a_full_disk_refuses_runs_and_recovers(tmp_path: Path, monkeypatch: pyte
     """The reserve goes first, so that accepted runs finish; new ones are refused until there is room again."""
     import sqlite3
 
-    from xwheel.executor.journal import statements
+    from xwheel.executor import journal
 
     full = threading.Event()
-    real = statements.accept
+    real = journal.accept
 
-    def accept(db: sqlite3.Connection, key: object, now_ms: int) -> bool:
+    def accept(db: sqlite3.Connection, *further: Any) -> list[journal.Acceptance]:
         if full.is_set():
             raise sqlite3.OperationalError("database or disk is full")
-        return real(db, key, now_ms)  # type: ignore[arg-type]
+        return real(db, *further)
 
     fallocate = os.posix_fallocate
 
@@ -110,7 +109,7 @@ def test_a_full_disk_refuses_runs_and_recovers(tmp_path: Path, monkeypatch: pyte
             raise OSError(28, "No space left on device")
         fallocate(number, offset, length)
 
-    monkeypatch.setattr(statements, "accept", accept)
+    monkeypatch.setattr(journal, "accept", accept)
     monkeypatch.setattr(os, "posix_fallocate", no_room)
     with FakeAdmin() as admin, executor_of(admin, tmp_path, [noop]) as executor:
         admin.run(executor.address, "noop", 1)
@@ -119,9 +118,7 @@ def test_a_full_disk_refuses_runs_and_recovers(tmp_path: Path, monkeypatch: pyte
         for log_id in (2, 3):
             answer = admin.run(executor.address, "noop", log_id)
             assert answer["code"] == 500
-            assert answer["msg"].startswith(
-                "the executor's journal cannot take more runs: database or disk is full"
-            )
+            assert answer["msg"].startswith("the executor's journal cannot take more runs: database or disk is full")
         assert not (tmp_path / "journal.reserve").exists()
         full.clear()
         wait_until(lambda: admin.run(executor.address, "noop", 2)["code"] == 200)

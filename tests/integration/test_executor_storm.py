@@ -65,9 +65,7 @@ def test_every_accepted_run_has_one_call_and_one_outcome(seed: int, tmp_path: Pa
                 number = chance.randrange(1, JOBS)
                 fields = {
                     "executorParams": str(chance.random() * 0.02),
-                    "executorBlockStrategy": chance.choice(
-                        ["SERIAL_EXECUTION"] * 4 + ["COVER_EARLY", "DISCARD_LATER"]
-                    ),
+                    "executorBlockStrategy": chance.choice(["SERIAL_EXECUTION"] * 4 + ["COVER_EARLY", "DISCARD_LATER"]),
                     "executorTimeout": chance.choice([0, 0, 1]),
                 }
                 handler = ["thread", "async"][number % 2]
@@ -76,11 +74,7 @@ def test_every_accepted_run_has_one_call_and_one_outcome(seed: int, tmp_path: Pa
                     reply = admin.call(address, "/runBatch", {"instance": executor.instance, "runs": runs})
                     good = {item["id"] for item in reply["data"]["runs"] if item["code"] == 200}
                 else:
-                    good = (
-                        {log_id}
-                        if admin.run(address, handler, log_id, number, **fields)["code"] == 200
-                        else set()
-                    )
+                    good = {log_id} if admin.run(address, handler, log_id, number, **fields)["code"] == 200 else set()
                 with lock:
                     accepted.update(good)
                 if good and chance.random() < 0.1:

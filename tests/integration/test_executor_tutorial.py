@@ -49,8 +49,14 @@ def test_u8_the_first_executor(tutorial: Tutorial) -> None:
     done_well(tutorial.type(create))
     assert wait_until(lambda: "greeted world" in done_well(tutorial.type(look)))
     # the latest may be running just now, and its line be still to come
-    assert wait_until(lambda: "this line lands in the run's log too" in tutorial.type(log).stdout)
-    assert re.search(r"run \d+ greets world", tutorial.type(log).stdout)
+    shown: list[str] = []
+
+    def is_whole() -> bool:
+        shown.append(tutorial.type(log).stdout)
+        return "this line lands in the run's log too" in shown[-1]
+
+    assert wait_until(is_whole)
+    assert re.search(r"run \d+ greets world", shown[-1])
     make, run = retry.splitlines()
     done_well(tutorial.type(make))
     assert shape(done_well(tutorial.type(run))) == shape(chain)

@@ -34,9 +34,7 @@ class Records:
 
     lines: list[tuple[float, str, int]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    met: dict[str, threading.Event] = field(
-        default_factory=lambda: {name: threading.Event() for name in PAIRED}
-    )
+    met: dict[str, threading.Event] = field(default_factory=lambda: {name: threading.Event() for name in PAIRED})
 
     def note(self, name: str, step: int) -> None:
         with self.lock:
@@ -84,9 +82,7 @@ class Place:
     def group(self, app_name: str, most: int) -> int:
         now_ms = self.scheduler.core.clock.now_ms()
         made = self.scheduler.core.db.transaction(
-            lambda conn: groups.insert_group(
-                conn, app_name=app_name, title="", now_ms=now_ms, max_running=most
-            )
+            lambda conn: groups.insert_group(conn, app_name=app_name, title="", now_ms=now_ms, max_running=most)
         )
         wait_until(lambda: most == 0 or made.id in self.scheduler.core.registry.limited_groups)
         return made.id
@@ -120,10 +116,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path, new_database: Callable[[], str]) -> Iterator[Place]:
     config = build_config(
-        {
-            "database": {"url": new_database()},
-            "api": {"port": 0, "executor_port": 0, "executor_token": EXECUTOR_TOKEN},
-        }
+        {"database": {"url": new_database()}, "api": {"port": 0, "executor_port": 0, "executor_token": EXECUTOR_TOKEN}}
     )
     RECORDS.lines.clear()
     RECORDS.met.update({name: threading.Event() for name in PAIRED})

@@ -34,8 +34,7 @@ from xwheel.config import load_config
 from xwheel.errors import XwheelError
 from xwheel.plugin.hookspecs import BROUGHT
 from xwheel.runtime.http_limits import Cut, CutLog
-from xwheel.wire.codec.batch import encode_batch, encode_states
-from xwheel.wire.codec.logs import encode_log_parts
+from xwheel.wire.codec import encode_batch, encode_log_parts, encode_states
 from xwheel.wire.messages import LogPart, RunKey, TriggerRequest
 
 MODULES_HERE = (
@@ -44,26 +43,24 @@ MODULES_HERE = (
     "tests.integration.test_listings_python",
 )
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin")
-SECRETS = {
-    "": "https://hooks.example.com/8Kq3vXz81Lm",
-    "telegram": "123456:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
-}
+SECRETS = {"": "https://hooks.example.com/8Kq3vXz81Lm", "telegram": "123456:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"}
 THEIR_LINES = 12
 TUTORIAL = ("python", "sh", "text")
 ALL_PLUGINS = [path.parent.name for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))]
 
 ELSEWHERE = [
     Claim("docs/tutorial/embedded.md", "tests/integration/test_embedded_tutorial.py"),
+    Claim("docs/howto/databases.md", "tests/faults/test_server_galera.py", beginning="[mariadb]"),
+    Claim("docs/howto/databases.md", "tests/support/patroni.py", beginning="bootstrap:"),
+    Claim("docs/howto/databases.md", "tests/support/between.py", beginning="defaults"),
     Claim("docs/tutorial/first-executor.md", "tests/integration/test_executor_tutorial.py"),
     Claim("docs/tutorial/first-plugin.md", "tests/integration/test_third_party_plugins.py"),
     Claim("docs/tutorial/one-file-plugin.md", "tests/integration/test_plugin_tutorial.py"),
     Claim("docs/tutorial/packages.md", "plugins/cluster_zookeeper/tests/test_tutorial.py"),
-    Claim(
-        "docs/howto/coming-from/apscheduler.md", "tests/integration/test_coming_from.py", languages=TUTORIAL
-    ),
-    Claim(
-        "docs/howto/coming-from/celery-beat.md", "tests/integration/test_coming_from.py", languages=TUTORIAL
-    ),
+    Claim("docs/howto/cells.md", "plugins/cells/tests/test_howto.py", beginning="xwheel token create"),
+    Claim("docs/howto/cells.md", "plugins/cells/tests/test_howto.py", beginning="curl"),
+    Claim("docs/howto/coming-from/apscheduler.md", "tests/integration/test_coming_from.py", languages=TUTORIAL),
+    Claim("docs/howto/coming-from/celery-beat.md", "tests/integration/test_coming_from.py", languages=TUTORIAL),
     Claim("docs/howto/tls.md", "tests/integration/test_tls.py", languages=("toml", "nginx")),
     Claim("docs/howto/databases.md", "tests/faults/test_u12_mariadb_sql.py", languages=("sql",)),
     Claim("docs/howto/listeners.md", "tests/unit/runtime/test_http_page.py"),
@@ -168,10 +165,7 @@ STORIES: dict[str, Story] = {
     ),
     "docs/howto/bring-executors.md": Story(words={"orders": "orders-2"}),
     "docs/howto/calendars.md": Story(
-        seen={
-            "xwheel job preview": r"2026-01-04T\S+\n2026-01-05T\S+\n2026-01-06T",
-            "xwheel pause": "paused since",
-        }
+        seen={"xwheel job preview": r"2026-01-04T\S+\n2026-01-05T\S+\n2026-01-06T", "xwheel pause": "paused since"}
     ),
     "docs/howto/databases.md": Story(files={"xwheel.toml": '[database]\nurl = "sqlite:///own.db"\n'}),
     "docs/howto/hardening.md": Story(
@@ -199,6 +193,13 @@ STORIES: dict[str, Story] = {
             "xwheel job versions": r"(?s)2 .*edit.*OPS-21: it hung.*\n1 .*create.*OPS-17",
             "xwheel job diff": r"(?s)timeout_s +0 +30",
             "xwheel job rollback": r"rolled back +invoices \(\d+\), revision 3",
+        }
+    ),
+    "docs/howto/why.md": Story(
+        seen={
+            "xwheel job create": "has had no due time yet",
+            "xwheel why billing": r"no such time; the nearest ones: before 2030-01-31T03:00:00Z, after 2030-02-01T03",
+            "xwheel job stop": r"The job was stopped: .*OPS-41: it bills twice",
         }
     ),
     "docs/howto/http-jobs.md": Story(),
@@ -294,9 +295,7 @@ def test_settings_are_taken(plugin_path: str, tmp_path: Path) -> None:
         text = re.sub("/etc/xwheel|/run/secrets", str(tmp_path), listing.text).replace("…", "xyz")
         for name in re.findall(rf'"{tmp_path}/([\w.-]+)"', text):
             (tmp_path / name).touch(0o600)
-            (tmp_path / name).write_text(
-                certificate if name.endswith(".pem") else SECRETS.get(name, SECRETS[""])
-            )
+            (tmp_path / name).write_text(certificate if name.endswith(".pem") else SECRETS.get(name, SECRETS[""]))
         path = tmp_path / f"{number}.toml"
         path.write_text(text, "utf-8")
         path.chmod(0o600)
@@ -360,11 +359,7 @@ def test_jobs_as_files(site: ListingSite, tmp_path: Path) -> None:
     export, *commands = one_listing(page, "xwheel job export").text.splitlines()
     reader.save("jobs.yaml", one_listing(page, "calendars:").text)
     plan, change, difference = map(reader.type, commands)
-    assert [bool(re.search("mail-report", text)) for text in (plan, change, difference)] == [
-        True,
-        True,
-        False,
-    ]
+    assert [bool(re.search("mail-report", text)) for text in (plan, change, difference)] == [True, True, False]
     reader.type(export)
     assert "mail-report" in (reader.folder / "jobs.yaml").read_text()
 
@@ -383,10 +378,7 @@ def test_the_corrected_calendar(site: ListingSite) -> None:
 @runs("plugins/glue_http/README.md", "{")
 def test_http_calls_are_taken(site: ListingSite) -> None:
     job: dict[str, object] = {"group_id": 1, "glue_type": "GLUE_HTTP"}
-    sources = [
-        *listings_of("docs/howto/http-jobs.md", "json"),
-        *listings_of("plugins/glue_http/README.md", "json"),
-    ]
+    sources = [*listings_of("docs/howto/http-jobs.md", "json"), *listings_of("plugins/glue_http/README.md", "json")]
     for listing in sources:
         site.node.call("POST", "jobs", {**job, "name": str(listing), "glue_source": listing.text})
     wrong = sources[-1].text.replace("expect_status", "expct_status")
@@ -475,18 +467,14 @@ def test_directives_name_what_there_is() -> None:
 def test_what_is_installed_is_a_package_of_ours() -> None:
     places = {f"xwheel-{name.replace('_', '-')}": ROOT / "plugins" / name for name in ALL_PLUGINS}
     extras = {
-        name: tomllib.loads((place / "pyproject.toml").read_text())["project"].get(
-            "optional-dependencies", {}
-        )
+        name: tomllib.loads((place / "pyproject.toml").read_text())["project"].get("optional-dependencies", {})
         for name, place in {**places, "xwheel": ROOT}.items()
     }
     taken = answers_elsewhere()
     for listing in all_listings():
         if listing.language == "sh" and listing not in taken:
             for words in re.findall(r"^pip install (.*)", listing.text, re.MULTILINE):
-                for name, given in (
-                    word.rstrip("]").partition("[")[::2] for word in shlex.split(words, comments=True)
-                ):
+                for name, given in (word.rstrip("]").partition("[")[::2] for word in shlex.split(words, comments=True)):
                     assert name in extras, listing
                     assert set(given.split(",")) - {""} <= extras[name].keys(), listing
 
@@ -525,9 +513,7 @@ def test_hooks_of_ones_own_are_named_where_they_are_read() -> None:
 
 @runs("docs/reference/plugins.md", '[project.entry-points."xwheel.commands"]')
 def test_the_index_of_commands_is_what_is_read() -> None:
-    found = tomllib.loads(
-        one_listing("docs/reference/plugins.md", '[project.entry-points."xwheel.commands"]').text
-    )
+    found = tomllib.loads(one_listing("docs/reference/plugins.md", '[project.entry-points."xwheel.commands"]').text)
     assert found["project"]["entry-points"][INDEX] == {
         "toys": "acme_toys.commands:app",
         "job/paint": "acme_toys.painting",
@@ -566,6 +552,4 @@ def test_verify_says_what_its_page_says(tmp_path: Path) -> None:
         variables = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         told = run_shell(text, tmp_path, variables).splitlines()
     patterns = [re.sub(r"\d+", r"\\d+", re.sub("/tmp/.*", r"\\S+", line)) for line in shown]
-    assert [
-        line for line, pattern in zip(told, patterns, strict=True) if not re.fullmatch(pattern, line)
-    ] == []
+    assert [line for line, pattern in zip(told, patterns, strict=True) if not re.fullmatch(pattern, line)] == []

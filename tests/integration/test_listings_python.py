@@ -210,9 +210,7 @@ def test_the_settings_of_go_are_those_of_a_program_that_the_interop_tests_build(
 @runs("docs/howto/scripts.md", "# /// script")
 def test_a_script_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(plugin_home("glue_script")))
-    from xwheel_glue_script.requirements import (
-        read_requirements,
-    )
+    from xwheel_glue_script.requirements import read_requirements
 
     wanted = read_requirements(one_listing("docs/howto/scripts.md", "# /// script").text)
     assert wanted == (("requests==2.32.3",), ">=3.11")
@@ -226,9 +224,7 @@ def test_a_call_that_keeps_to_the_policy(
 ) -> None:
     monkeypatch.syspath_prepend(str(plugin_home("egress")))
     config = build_config({"egress": {"allow_networks": ["127.0.0.0/8"], "allow_ports": ["1-65535"]}})
-    module = load(
-        page, "from xwheel_egress import EgressClient", config=config, url=f"{node.url}/healthz", data=b"{}"
-    )
+    module = load(page, "from xwheel_egress import EgressClient", config=config, url=f"{node.url}/healthz", data=b"{}")
     # the health page takes no POST
     assert (module.answer.status, module.answer.truncated) == (405, False)
 
@@ -236,11 +232,7 @@ def test_a_call_that_keeps_to_the_policy(
 @runs("docs/reference/egress.md", "http://10.1.2.3: ")
 def test_what_the_policy_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(plugin_home("egress")))
-    from xwheel_egress import (
-        EgressClient,
-        EgressPolicy,
-        EgressRefusedError,
-    )
+    from xwheel_egress import EgressClient, EgressPolicy, EgressRefusedError
 
     listing = one_listing("docs/reference/egress.md", "http://10.1.2.3: ")
     with pytest.raises(EgressRefusedError) as caught:
@@ -265,12 +257,7 @@ def test_a_node_for_tests(tmp_path: Path, load: Load, monkeypatch: pytest.Monkey
     def my_handler(ctx: JobContext) -> str:
         return f"shard of {ctx.shard_total}"
 
-    module = load(
-        "docs/reference/plugins.md",
-        'node = xwheel_node("mine.py"',
-        xwheel_node=start,
-        my_handler=my_handler,
-    )
+    module = load("docs/reference/plugins.md", 'node = xwheel_node("mine.py"', xwheel_node=start, my_handler=my_handler)
     with module.node as site:
         assert len(site.addresses) == 2
         assert site.run("mine", route_strategy="FEW")["message"] == "shard of 2"

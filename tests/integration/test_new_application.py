@@ -81,11 +81,6 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 @pytest.mark.processes
 def test_the_project_is_tidy_and_an_empty_folder_will_do(tmp_path: Path) -> None:
     assert shell("xwheel new .", tmp_path).stdout.count("cd ") == 0
-    for command in (
-        ["check", "--no-cache", "--isolated"],
-        ["format", "--no-cache", "--isolated", "--check", "--diff"],
-    ):
-        done = subprocess.run(
-            [RUFF, *command, "."], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+    for command in (["check", "--no-cache", "--isolated"], ["format", "--no-cache", "--isolated", "--check", "--diff"]):
+        done = subprocess.run([RUFF, *command, "."], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

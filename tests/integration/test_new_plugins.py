@@ -55,17 +55,7 @@ def test_new_projects_work_as_they_are(tmp_path: Path) -> None:
     names = [f"./my_{kind}" for kind in Kind]
     offline = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
     target = ["--no-compile", "--target", home]
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        *offline,
-        *target,
-        *names,
-        folder=projects,
-        PYTHONWARNINGS="ignore",
-    )
+    run(sys.executable, "-m", "pip", "install", *offline, *target, *names, folder=projects, PYTHONWARNINGS="ignore")
 
     path = {"PYTHONPATH": os.pathsep.join([str(home), str(plugin_home("egress"))])}
     # each suite by its own settings, which turn warnings into failures
@@ -86,7 +76,7 @@ def test_new_projects_work_as_they_are(tmp_path: Path) -> None:
         *packages,
         folder=projects,
         MYPYPATH=os.pathsep.join(
-            map(str, [ROOT, ROOT / "plugins" / "egress", ROOT / "plugins" / "accounts"])
+            map(str, [ROOT, *(ROOT / "plugins" / name for name in ("accounts", "alarms", "egress", "run_logs"))])
         ),
     )
 

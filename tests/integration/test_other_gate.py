@@ -127,13 +127,7 @@ def test_people_of_the_proxy_may_do_what_the_plugin_says(node: NodeProcess) -> N
     assert ask(node, "bob").json()["items"][0]["app_name"] == "orders"
     refused = ask(node, "bob", "POST", json={"app_name": "billing"})
     assert (refused.status_code, refused.json()["type"]) == (403, "urn:xwheel:problem:forbidden")
-    job = ask(
-        node,
-        "ann",
-        "POST",
-        "/api/v1/jobs",
-        json={"group_id": made.json()["id"], "name": "one", "handler": "h"},
-    )
+    job = ask(node, "ann", "POST", "/api/v1/jobs", json={"group_id": made.json()["id"], "name": "one", "handler": "h"})
     assert job.status_code == 201, job.text
     versions = ask(node, "bob", path=f"/api/v1/jobs/{job.json()['id']}/versions").json()["items"]
     assert [item["actor"] for item in versions] == ["ann"]
@@ -143,10 +137,7 @@ def test_what_is_not_signed_by_the_proxy_is_refused(node: NodeProcess) -> None:
     assert ask(node, "ann", key="guessed").status_code == 401
     assert ask(node, "ann", age_s=120).json()["detail"] == "X-Proxy-User: it was signed too long ago"
     assert requests.get(f"{node.url}/api/v1/groups", timeout=30).status_code == 401
-    assert (
-        requests.get(f"{node.url}/api/v1/groups", headers={"X-Proxy-User": "ann"}, timeout=30).status_code
-        == 401
-    )
+    assert requests.get(f"{node.url}/api/v1/groups", headers={"X-Proxy-User": "ann"}, timeout=30).status_code == 401
 
 
 def test_tokens_work_as_ever(node: NodeProcess) -> None:

@@ -84,9 +84,7 @@ def test_a_step_that_answers_nonsense_is_repeated_and_named(
     assert "routes follower: step() must return milliseconds from 0 on" in caplog.text
 
 
-def test_a_step_that_raises_anything_leaves_the_node_ready(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_step_that_raises_anything_leaves_the_node_ready(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def step(one: Follower, now_ms: int) -> int:
         raise SystemExit(3)
 

@@ -42,9 +42,7 @@ class Finished:
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "xwheel", "quickstart", "--data-dir", str(folder), *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("XWHEEL_")}
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def child_of(parent: int, word: str) -> int | None:
@@ -114,7 +112,9 @@ def copy(killed: Finished, tmp_path: Path) -> Path:
 def test_a_deleted_row_is_noticed(copy: Path) -> None:
     db = Database(f"sqlite:///{copy / 'xwheel.db'}")
     with db.write() as conn:
-        conn.exec_driver_sql("DELETE FROM run WHERE id = (SELECT max(id) FROM run WHERE state = 'succeeded')")
+        conn.exec_driver_sql(
+            "DELETE FROM run_history WHERE id = (SELECT max(id) FROM run_history WHERE state = 'succeeded')"
+        )
     db.close()
 
     assert {item.kind for item in check(copy).findings} >= {FindingKind.EXECUTED_ANYWAY}
@@ -132,10 +132,7 @@ def test_a_doubled_row_is_noticed(copy: Path) -> None:
         runs.insert_runs(conn, [msgspec.structs.replace(first, id=2**52, origin_key=-(2**52))])
     db.close()
 
-    assert {item.kind for item in check(copy).findings} >= {
-        FindingKind.TWICE_PLANNED,
-        FindingKind.NOT_EXECUTED,
-    }
+    assert {item.kind for item in check(copy).findings} >= {FindingKind.TWICE_PLANNED, FindingKind.NOT_EXECUTED}
 
 
 def test_a_dropped_execution_is_noticed(copy: Path) -> None:
@@ -156,10 +153,7 @@ def test_a_doubled_execution_is_noticed(copy: Path) -> None:
 def test_secrets_are_shown_once_and_stay_private(killed: Finished) -> None:
     for word in ("management token", "executor token"):
         assert killed.errors.count(word) == 1
-    assert (
-        len(re.findall(r"^first fire +\d\d:\d\d:\d\d UTC, \d+\.\d s after the start$", killed.errors, re.M))
-        == 1
-    )
+    assert len(re.findall(r"^first fire +\d\d:\d\d:\d\d UTC, \d+\.\d s after the start$", killed.errors, re.M)) == 1
     assert (killed.folder / "xwheel.toml").stat().st_mode & 0o077 == 0
     token = next(line.split()[2] for line in killed.errors.splitlines() if line.startswith("executor token"))
     for log in ("node.log", "executor.log"):

@@ -18,16 +18,10 @@ RUFF = Path(sys.executable).with_name("ruff")
 
 def test_every_project_is_tidy_whatever_it_is_called(tmp_path: Path) -> None:
     for number, kind in enumerate(Kind):
-        for name in (
-            f"my_{kind}",
-            f"{'abcdefghijklmnop'[number]}",
-            f"{kind}_" + "y" * (MAX_NAME - len(kind) - 1),
-        ):
+        for name in (f"my_{kind}", f"{'abcdefghijklmnop'[number]}", f"{kind}_" + "y" * (MAX_NAME - len(kind) - 1)):
             write_project(kind, name, tmp_path, "0.1.0")
     for command in (["check", "--no-cache"], ["format", "--no-cache", "--check", "--diff"]):
-        done = subprocess.run(
-            [RUFF, *command, "."], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run([RUFF, *command, "."], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -65,7 +59,7 @@ def test_the_command_tells_what_it_wrote(tmp_path: Path) -> None:
     ]
     assert sorted(done.output.split()) == [str(tmp_path / path) for path in written]
     assert (
-        'dependencies = ["pydantic>=2", "xwheel>=0.1,<0.2", "xwheel-egress>=0.1,<0.2"]'
+        'dependencies = ["pydantic>=2", "xwheel>=0.1,<0.2", "xwheel-alarms>=0.1,<0.2", "xwheel-egress>=0.1,<0.2"]'
         in (tmp_path / "my_channel/pyproject.toml").read_text()
     )
     assert '{"channel": "my_channel"}' in (tmp_path / "my_channel/README.md").read_text()

@@ -102,11 +102,7 @@ CHAIN_CHECKS = {"use_after_free", "ensure_resource_availability"}
 @schemathesis.check
 def refused_for_its_meaning(ctx: Any, response: Any, case: Any) -> None:
     """What the document allows is not refused for a limit; only the sum of a list's characters is not in it."""
-    if (
-        response.status_code != 422
-        or case.meta is None
-        or case.meta.generation.mode is GenerationMode.NEGATIVE
-    ):
+    if response.status_code != 422 or case.meta is None or case.meta.generation.mode is GenerationMode.NEGATIVE:
         return
     problem = response.json()
     limit = problem.get("limit", {})
@@ -133,9 +129,7 @@ def busy(api: Api) -> Api:
     group = api.group("shop")
     api.parts.registry.register("shop", make_executor(ADDRESS), NOW)
     jobs = [
-        api.job(
-            group_id=group, name=f"job {n}", schedule_type="FIX_RATE", schedule_conf="60s", enabled=n < 3
-        )["id"]
+        api.job(group_id=group, name=f"job {n}", schedule_type="FIX_RATE", schedule_conf="60s", enabled=n < 3)["id"]
         for n in range(6)
     ]
     api.runs(
@@ -172,9 +166,7 @@ def busy(api: Api) -> Api:
 def test_the_api_keeps_to_its_document(
     busy: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chained: bool, examples: int
 ) -> None:
-    monkeypatch.setattr(
-        http_limits, "FREE", 1_000_000
-    )  # it asks without a token again and again, and expects 401
+    monkeypatch.setattr(http_limits, "FREE", 1_000_000)  # it asks without a token again and again, and expects 401
     config = settings(tmp_path / "schemathesis.toml", chained=chained, examples=examples)
     # the longest script, with every character escaped, is no body that is too large
     parts = with_parts(busy.parts, config=build_config({"api": {"max_body_bytes": LONGEST_BODY}}))
@@ -218,9 +210,7 @@ def eased(part: Any) -> Any:
     if not isinstance(part, dict):
         return part
     if part.get("maxLength", 0) > LONG_TEXT:
-        return part | {
-            "pattern": WITHOUT_NUL + f"(?=[\\s\\S]*{VISIBLE})" if part.get("minLength") else WITHOUT_NUL
-        }
+        return part | {"pattern": WITHOUT_NUL + f"(?=[\\s\\S]*{VISIBLE})" if part.get("minLength") else WITHOUT_NUL}
     return {key: eased(value) for key, value in part.items()}
 
 
@@ -235,9 +225,7 @@ def run(schema: Any) -> tuple[list[str], Counter[str], set[str]]:
     seen: Counter[str] = Counter()
     for event in from_schema(schema).execute():
         if isinstance(event, events.NonFatalError | events.FatalError):
-            failures.append(
-                f"{event.phase} {getattr(event, 'label', '')}: {getattr(event, 'value', event)!r}"
-            )
+            failures.append(f"{event.phase} {getattr(event, 'label', '')}: {getattr(event, 'value', event)!r}")
         if isinstance(event, events.ScenarioFinished):
             seen[event.phase.name] += len(event.recorder.cases)
             called.add(event.recorder.label)

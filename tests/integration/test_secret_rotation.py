@@ -60,9 +60,7 @@ class Site:
         value = f"value-of-{name}-9fK3pQ"
         keys, now_ms = self.scheduler.core.secrets.keys, self.scheduler.core.clock.now_ms()
         self.db.transaction(
-            lambda conn: executor_secrets.insert_secret(
-                conn, name, value, keys, now_ms, group_id=self.group_id
-            )
+            lambda conn: executor_secrets.insert_secret(conn, name, value, keys, now_ms, group_id=self.group_id)
         )
         self.scheduler.core.secrets.look()
         return value
@@ -141,9 +139,7 @@ def test_s1_secrets_are_rotated_under_fire_and_no_run_is_refused(site: Site) -> 
             for place in (0, 1):
                 running[place].stop()
                 running[place] = site.executor(place, value)
-                wait_until(
-                    lambda name=name, place=place: site.port_names().get(site.ports[place]) == name, LONG_S
-                )
+                wait_until(lambda name=name, place=place: site.port_names().get(site.ports[place]) == name, LONG_S)
                 site.more(JOBS)
             assert site.port_names() == dict.fromkeys(site.ports, name)
             if before is not None:

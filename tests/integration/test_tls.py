@@ -95,8 +95,7 @@ def nginx_proxies(front: Front, node_port: int, executor_port: int) -> Iterator[
             home = front.folder / f"nginx-{name}"
             home.mkdir()
             paths = "".join(
-                f"{kind}_temp_path {home}/{kind};\n"
-                for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+                f"{kind}_temp_path {home}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
             )
             (home / "nginx.conf").write_text(
                 f"daemon off;\npid {home}/pid;\nerror_log stderr;\nevents {{}}\n"
@@ -115,9 +114,7 @@ PROXIES = [
     pytest.param(
         nginx_proxies,
         id="nginx",
-        marks=pytest.mark.skipif(
-            NGINX is None and not os.environ.get("REQUIRE_SERVERS"), reason="no nginx here"
-        ),
+        marks=pytest.mark.skipif(NGINX is None and not os.environ.get("REQUIRE_SERVERS"), reason="no nginx here"),
     ),
 ]
 
@@ -139,11 +136,7 @@ def test_s9_jobs_run_over_tls_in_both_directions(
         "data_dir": tmp_path / "executor",
     }
     executor = Executor(
-        build_config(for_executor),
-        handlers=[secretly],
-        glue_types={"BEAN": BeanGlue()},
-        beat_s=0.2,
-        leave_s=0,
+        build_config(for_executor), handlers=[secretly], glue_types={"BEAN": BeanGlue()}, beat_s=0.2, leave_s=0
     )
     scheduler = node.scheduler
     now_ms = scheduler.core.clock.now_ms()
@@ -154,9 +147,7 @@ def test_s9_jobs_run_over_tls_in_both_directions(
         with proxies(front, node.executors.port, for_executor["executor"]["port"]):
             executor.start()
             wait_until(lambda: executor.is_registered)
-            (known,) = wait_until(
-                lambda: scheduler.core.registry.live(group_id, scheduler.core.clock.now_ms())
-            )
+            (known,) = wait_until(lambda: scheduler.core.registry.live(group_id, scheduler.core.clock.now_ms()))
             assert known.address == for_executor["executor"]["address"]
             values = job_values(group_id=group_id, name="secretly", handler="secretly")
             job_id = scheduler.management.jobs.create({**values, "anchor_ms": now_ms}, enabled=False).id
@@ -170,10 +161,7 @@ def test_s9_jobs_run_over_tls_in_both_directions(
             wait_until(ended)
             management = RestClient(f"http://127.0.0.1:{node.management.port}", _token_in(said))
             assert "no one listens" in management.call("GET", f"/api/v1/runs/{run_id}/log")["content"]
-            for address in (
-                for_executor["executor"]["address"],
-                *for_executor["executor"]["admin_addresses"],
-            ):
+            for address in (for_executor["executor"]["address"], *for_executor["executor"]["admin_addresses"]):
                 _check_strangers(address, front, tmp_path)
             executor.stop()
     finally:
@@ -191,9 +179,7 @@ def _check_strangers(address: str, front: Front, folder: Path) -> None:
     assert post(f"{address}/beat", b"", token=TOKEN, tls=TlsFiles(ca, str(front.cert), str(front.key)))
 
 
-def test_s9_commands_reach_a_node_of_a_private_authority(
-    tmp_path: Path, new_database: Callable[[], str]
-) -> None:
+def test_s9_commands_reach_a_node_of_a_private_authority(tmp_path: Path, new_database: Callable[[], str]) -> None:
     front = Front(tmp_path, Authority(tmp_path))
     said: list[str] = []
     settings = {"api": {"port": 0, "executor_port": 0}, "database": {"url": new_database()}}
@@ -205,9 +191,7 @@ def test_s9_commands_reach_a_node_of_a_private_authority(
     words = ["group", "list", "--json", "--url", url]
     token = _token_in(said)
     try:
-        with tls_front(
-            node.management.port, front.authority, front.cert, front.key, port=front.scheduler_port
-        ):
+        with tls_front(node.management.port, front.authority, front.cert, front.key, port=front.scheduler_port):
             runs_of = {
                 name: CliRunner().invoke(app, words, env={"XWHEEL_TOKEN": token, **files})
                 for name, files in (("all", ours), ("no certificate", trust), ("no trust", {}))
@@ -221,9 +205,7 @@ def test_s9_commands_reach_a_node_of_a_private_authority(
 
 
 @pytest.mark.parametrize("part", ["node", "executor"])
-def test_s9_a_start_with_a_missing_file_stops(
-    tmp_path: Path, new_database: Callable[[], str], part: str
-) -> None:
+def test_s9_a_start_with_a_missing_file_stops(tmp_path: Path, new_database: Callable[[], str], part: str) -> None:
     settings: dict[str, Any] = {
         "tls": {"ca_file": tmp_path / "missing"},
         "database": {"url": new_database()},

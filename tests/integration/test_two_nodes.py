@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -56,9 +58,11 @@ class Cluster:
     seen: list[int] = field(default_factory=list)
     epochs: dict[int, int] = field(default_factory=dict)
     planned: set[tuple[int, int]] = field(default_factory=set)
+    api_port: int = 0
+    config: Path | None = None
 
-    def start(self, name: str) -> None:
-        """Start a node in a process of its own."""
+    def start(self, name: str, processes: int = 1) -> None:
+        """Start a node in a process of its own, or several under a supervisor."""
         settings = {
             "XWHEEL_API__EXECUTOR_TOKEN": TOKEN,
             "XWHEEL_SCHEDULE__LEASE_S": str(LEASE_S),
@@ -66,7 +70,9 @@ class Cluster:
             "XWHEEL_TRIGGER__SEND_TIMEOUT_MS": "1000",
             "PYTHONPATH": str(ROOT),
         }
-        arguments = ["--database", self.url, "--port", str(free_port())]
+        self.api_port = free_port()
+        database = ["--database", self.url] if self.config is None else ["--config", str(self.config)]
+        arguments = [*database, "--port", str(self.api_port), "--processes", str(processes)]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.nodes[name] = subprocess.Popen(
                 [
@@ -171,6 +177,36 @@ def cluster(shared: CleanDatabases, tmp_path: Path) -> Iterator[Cluster]:
         db.close()
 
 
+def children(process: subprocess.Popen[bytes]) -> set[int]:
+    """Return the processes that a process has started and that run."""
+    return set(map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()))
+
+
+class Caller(threading.Thread):
+    """Asks a node over and over, each time on a connection of its own, and keeps what goes wrong."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(daemon=True)
+        self.url = f"http://127.0.0.1:{port}/healthz"
+        self.problems: list[str] = []
+        self.answers = 0
+        self.is_over = threading.Event()
+
+    def run(self) -> None:
+        while not self.is_over.wait(0.02):
+            try:
+                with urllib.request.urlopen(self.url, timeout=10):
+                    self.answers += 1
+            except OSError as error:
+                self.problems.append(repr(error))
+
+    def end(self) -> None:
+        self.is_over.set()
+        self.join()
+        assert self.problems == []
+        assert self.answers > 50
+
+
 def wait_for_executor(cluster: Cluster) -> None:
     def is_there() -> bool:
         cluster.scheduler.core.registry.step(cluster.scheduler.core.clock.now_ms())
@@ -221,3 +257,90 @@ def test_a_node_that_was_frozen_for_longer_than_its_lease_sends_nothing_under_it
     moved = [part for part, epoch in cluster.epochs.items() if epoch > epochs[part]]
     assert len(moved) >= 32  # more if the other one was held up too
     cluster.check()
+
+
+@pytest.mark.long
+def test_processes_of_one_machine_die_and_are_replaced_and_no_fire_is_missing(cluster: Cluster) -> None:
+    cluster.start("a", processes=2)
+    supervisor = cluster.nodes["a"]
+    cluster.wait_for(32, 32)
+    wait_for_executor(cluster)
+    first = children(supervisor)
+    assert len(first) == 2
+    cluster.make_jobs(25)
+    caller = Caller(cluster.api_port)
+    caller.start()
+    wait_until(lambda: len(cluster.seen) >= 2 * JOBS, PATIENCE_S)
+    supervisor.send_signal(signal.SIGHUP)
+    wait_until(lambda: len(children(supervisor)) == 2 and not children(supervisor) & first, PATIENCE_S)
+    caller.end()  # what the one that is killed was doing breaks
+    cluster.wait_for(32, 32)
+    killed = children(supervisor).pop()
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: len(children(supervisor) - {killed}) == 2, PATIENCE_S)
+    cluster.wait_for(32, 32)
+    cluster.check()
+    assert end(supervisor, signal.SIGTERM) == 0
+
+
+def test_processes_end_with_their_supervisor(cluster: Cluster) -> None:
+    cluster.start("a", processes=2)
+    cluster.wait_for(32, 32)
+    nodes = children(cluster.nodes["a"])
+    end(cluster.nodes["a"], signal.SIGKILL)
+    wait_until(lambda: not any(Path(f"/proc/{number}").exists() for number in nodes), PATIENCE_S)
+    assert cluster.owners() == {None}  # they drained, and left their partitions
+    log = (cluster.folder / "a.log").read_text()
+    assert log.count("the supervisor is gone: draining, then ending") == 2
+
+
+@pytest.mark.nightly
+def test_a_frozen_process_is_killed_and_started_again(cluster: Cluster) -> None:
+    cluster.start("a", processes=4)
+    cluster.wait_for(16, 16, 16, 16)
+    wait_for_executor(cluster)
+    cluster.make_jobs(40)
+    frozen = children(cluster.nodes["a"]).pop()
+    os.kill(frozen, signal.SIGSTOP)
+    wait_until(lambda: not Path(f"/proc/{frozen}").exists(), PATIENCE_S)
+    wait_until(lambda: len(children(cluster.nodes["a"])) == 4, PATIENCE_S)
+    cluster.wait_for(16, 16, 16, 16)
+    cluster.check()
+    assert "is frozen and is killed" in (cluster.folder / "a.log").read_text()
+
+
+@pytest.mark.parametrize("what", ["a port that is taken", "SQLite"])
+def test_what_keeps_processes_from_starting_is_said_once(cluster: Cluster, what: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] if "port" in what else free_port()
+        url = cluster.url if "port" in what else f"sqlite:///{cluster.folder / 'x.db'}"
+        command = [sys.executable, "-m", "xwheel", "server", "--processes", "2", "--port", str(port)]
+        done = subprocess.run(
+            [*command, "--executor-port", str(free_port()), "--database", url],
+            cwd=cluster.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    assert done.returncode == 2
+    wanted = f"cannot listen on 127.0.0.1:{port}" if "port" in what else "--processes 2: SQLite has one node at a time"
+    assert done.stderr.splitlines()[-1].startswith(f"xwheel: {wanted}")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_roll_does_not_move_to_another_database(cluster: Cluster) -> None:
+    cluster.config = cluster.folder / "xwheel.toml"
+    cluster.config.write_text(f'[database]\nurl = "{cluster.url}"\n')
+    cluster.start("a", processes=2)
+    cluster.wait_for(32, 32)
+    first = children(cluster.nodes["a"])
+    cluster.config.write_text(f'[database]\nurl = "sqlite:///{cluster.folder / "x.db"}"\n')
+    cluster.nodes["a"].send_signal(signal.SIGHUP)
+    log = cluster.folder / "a.log"
+    wait_until(lambda: "the old ones stay" in log.read_text(), PATIENCE_S)
+    assert "database.url names another database than the other processes have" in log.read_text()
+    assert children(cluster.nodes["a"]) == first
+    assert not (cluster.folder / "x.db").exists()
+    assert end(cluster.nodes["a"], signal.SIGTERM) == 0

@@ -136,9 +136,7 @@ def databases(request: pytest.FixtureRequest) -> Iterator[CleanDatabases]:
 
 
 @pytest.mark.parametrize("server", ["gunicorn", "uwsgi"])
-def test_a_node_beside_it_does_what_it_is_asked(
-    server: str, databases: CleanDatabases, tmp_path: Path
-) -> None:
+def test_a_node_beside_it_does_what_it_is_asked(server: str, databases: CleanDatabases, tmp_path: Path) -> None:
     """Both servers load the application once and fork then."""
     with site_of(server, databases.url(0), tmp_path) as site:
         check_site(site, tmp_path, f"{server}-app")
@@ -162,10 +160,8 @@ def check_site(site: Site, folder: Path, app_name: str) -> None:
     executor = site.executor(folder, app_name)
     executor.start()
     try:
-        wait_until(lambda: site.call("GET", f"groups/{group['id']}/executors")["items"], 30)
-        made = site.call(
-            "POST", "jobs", {"group_id": group["id"], "name": "n", "handler": "note", "param": "own"}
-        )
+        wait_until(lambda: site.call("GET", f"groups/{group['id']}/executors")["items"])
+        made = site.call("POST", "jobs", {"group_id": group["id"], "name": "n", "handler": "note", "param": "own"})
         assert made["id"] in [item["id"] for item in site.call("GET", "jobs")["items"]]
         # a run by hand is a row; the node fires it
         run = site.call("POST", f"jobs/{made['id']}/run", {"param": "by hand"})
@@ -175,13 +171,13 @@ def check_site(site: Site, folder: Path, app_name: str) -> None:
         # and so is a schedule
         site.call("PATCH", f"jobs/{made['id']}", {"schedule_type": "FIX_RATE", "schedule_conf": "1"})
         site.call("POST", f"jobs/{made['id']}/start")
-        wait_until(lambda: site.seen.count("own") >= 2, 30)
+        wait_until(lambda: site.seen.count("own") >= 2)
         site.call("POST", f"jobs/{made['id']}/stop")
         # a kill is a mark; the node sends it
         long = site.call("POST", "jobs", {"group_id": group["id"], "name": "l", "handler": "long"})
         run = site.call("POST", f"jobs/{long['id']}/run")
         site.wait_for(run["id"], "running")
-        wait_until(lambda: "it goes on" in site.call("GET", f"runs/{run['id']}/log")["content"], 30)
+        wait_until(lambda: "it goes on" in site.call("GET", f"runs/{run['id']}/log")["content"])
         assert site.call("POST", f"runs/{run['id']}/kill")["kill_requested"] is True
         assert site.wait_for(run["id"], "killed")["state"] == "killed"
         assert site.killed.wait(10)

@@ -91,12 +91,7 @@ class Cluster:
 
     def job(self, group_id: int, handler: str, **fields: Any) -> int:
         """Create a job that fires only when told to, and return its id."""
-        body = {
-            "group_id": group_id,
-            "name": f"{handler or 'script'} {uuid4().hex[:8]}",
-            "handler": handler,
-            **fields,
-        }
+        body = {"group_id": group_id, "name": f"{handler or 'script'} {uuid4().hex[:8]}", "handler": handler, **fields}
         return int(self.call("POST", "/jobs", body)["id"])
 
     def run(self, job_id: int, param: str, address: str | None = None) -> int:

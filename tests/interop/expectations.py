@@ -33,9 +33,7 @@ USUAL: Final[dict[str, Usual]] = {
     "serial": Usual("block strategy: serial", "first succeeded, second succeeded, one after the other"),
     "discard": Usual("block strategy: discard later", "first succeeded, second refused and never ran"),
     "cover": Usual("block strategy: cover early", "first failed and cut short, second succeeded"),
-    "broadcast": Usual(
-        "broadcast over three processes", "succeeded: 0/3 1/3 2/3; runs of each executor: [1, 1, 1]"
-    ),
+    "broadcast": Usual("broadcast over three processes", "succeeded: 0/3 1/3 2/3; runs of each executor: [1, 1, 1]"),
     "timeout": Usual("time limit", "timed_out and cut short"),
     "retry": Usual("failure with a retry", "failed, then failed with the handler's words; ran 2 times"),
     "kill": Usual("kill", "killed and cut short"),
@@ -102,8 +100,7 @@ ODD: Final[dict[tuple[str, str], Odd]] = {
 def expected(peer: Peer) -> dict[str, str]:
     """Return what the scenario should see with a peer."""
     return {
-        name: ODD[peer.name, name].seen if (peer.name, name) in ODD else usual.seen
-        for name, usual in USUAL.items()
+        name: ODD[peer.name, name].seen if (peer.name, name) in ODD else usual.seen for name, usual in USUAL.items()
     }
 
 

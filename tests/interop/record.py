@@ -47,9 +47,7 @@ class Session:
         self.recorder = Recorder(made.admin_url, f"http://127.0.0.1:{port}")
         folder = made.folder / "peer"
         folder.mkdir()
-        place = Place(
-            app_name=APP, admin_url=self.recorder.admin_url, token=made.token, port=port, folder=folder
-        )
+        place = Place(app_name=APP, admin_url=self.recorder.admin_url, token=made.token, port=port, folder=folder)
         self.process = peer.start(place)
         made.processes.append(self.process)
         made.wait(lambda: self.recorder.peer_url in made.executors(self.group_id), "registration", 120)
@@ -108,9 +106,7 @@ def normalised(session: Session) -> list[Exchange]:
             text = text.replace(str(session.made.folder), "/folder").replace(str(ROOT), "/folder")
             text = text.replace(sys.prefix, "/python").replace(sys.base_prefix, "/python")
             item[key] = _CLOCK.sub("2026-09-21 14:13:20", _TIMES.sub(rf"\g<1>{AT_MS}", text))
-        item["headers"] = {
-            name: value.replace(session.made.token, TOKEN) for name, value in item["headers"].items()
-        }
+        item["headers"] = {name: value.replace(session.made.token, TOKEN) for name, value in item["headers"].items()}
         if item["headers"].get("content-length"):
             item["headers"]["content-length"] = str(len(item["body"].encode()))
         if item not in found:

@@ -90,9 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "from": server.speaker,
                 "method": "POST",
                 "path": self.path,
-                "headers": {
-                    name.lower(): value for name, value in self.headers.items() if name.lower() in KEPT
-                },
+                "headers": {name.lower(): value for name, value in self.headers.items() if name.lower() in KEPT},
                 "body": body.decode(),
                 "status": answer.status,
                 "type": answer.headers.get("Content-Type", ""),

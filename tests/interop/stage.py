@@ -49,8 +49,7 @@ class Stage:
         """Run a job on the worker and wait until its handler began."""
         run_id = self.run(job_id, param)
         self.cluster.wait(
-            lambda: param in self.worker.executed() or self.cluster.look(run_id)["finished_ms"],
-            f"start of {param!r}",
+            lambda: param in self.worker.executed() or self.cluster.look(run_id)["finished_ms"], f"start of {param!r}"
         )
         return run_id
 

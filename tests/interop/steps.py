@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.interop.stage import Stage
 from xwheel.wire import contract
-from xwheel.wire.codec.runs import encode_idle_beat
+from xwheel.wire.codec import encode_idle_beat
 
 Step = Callable[[Stage], Generator[None, None, str]]
 TEXT: Final = "grüße 世界 <&> \"'\\ 🎡"
@@ -28,8 +28,7 @@ def idle_beat(stage: Stage) -> Generator[None, None, str]:
     job_id, other_id = stage.job("hold"), stage.job("hold")
     run_id = stage.hold(job_id, "busy")
     busy, idle = (
-        stage.ask(contract.IDLE_BEAT, encode_idle_beat(asked)).code != contract.OK
-        for asked in (job_id, other_id)
+        stage.ask(contract.IDLE_BEAT, encode_idle_beat(asked)).code != contract.OK for asked in (job_id, other_id)
     )
     yield
     stage.worker.release("busy")
@@ -154,9 +153,7 @@ def rolling_log(stage: Stage) -> Generator[None, None, str]:
         return bool(page["is_end"])
 
     if "log" not in stage.peer.lacks:
-        stage.cluster.wait(
-            lambda: read() or f"line {count // 2} of {count}" in "".join(pages), "half of the log"
-        )
+        stage.cluster.wait(lambda: read() or f"line {count // 2} of {count}" in "".join(pages), "half of the log")
     for _ in range(3):  # these bring nothing new, which must not move the place to read from
         early = read()
     before = "".join(pages)
@@ -199,9 +196,7 @@ def removal(stage: Stage) -> Generator[None, None, str]:
     yield
     stage.leaver.terminate()
     # without a farewell it would be live for at least a minute more: 90 seconds from its last beat
-    stage.cluster.wait(
-        lambda: stage.leaver.address not in stage.cluster.executors(stage.group_id), "farewell", 40
-    )
+    stage.cluster.wait(lambda: stage.leaver.address not in stage.cluster.executors(stage.group_id), "farewell", 40)
     return "gone at once"
 
 

@@ -109,9 +109,7 @@ def _rotate(site: Cluster, teams: list[Team]) -> None:
     values = {}
     for team in teams:
         first = f"{team.app_name}-1"
-        values[team.app_name] = site.call("POST", "/secrets", {"name": first, "group_id": team.group_id})[
-            "secret"
-        ]
+        values[team.app_name] = site.call("POST", "/secrets", {"name": first, "group_id": team.group_id})["secret"]
         team.renew(values[team.app_name], first)
     for team in teams:
         first, second = f"{team.app_name}-1", f"{team.app_name}-2"
@@ -123,11 +121,7 @@ def _rotate(site: Cluster, teams: list[Team]) -> None:
         site.call("POST", "/jobs/bulk/stop", {"ids": team.jobs})
     for team in teams:
         # foreign executors may end with outcomes that they never report
-        going = (
-            {"planned", "dispatching"}
-            if team.peer.name != XWHEEL.name
-            else {"planned", "dispatching", "running"}
-        )
+        going = {"planned", "dispatching"} if team.peer.name != XWHEEL.name else {"planned", "dispatching", "running"}
         site.wait(lambda team=team, going=going: not going & team.states().keys(), "the end of all runs")
         print(team.app_name, team.states())
     for team in teams:

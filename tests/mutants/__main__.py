@@ -148,9 +148,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="how many at once (default 2)")
     parser.add_argument("--sample", type=int, help="only this many, others at each commit")
     parser.add_argument("--seed", help="which sample (default: the commit)")
-    parser.add_argument(
-        "only", nargs="*", help="text in the file or the sentence of those to make (default: all)"
-    )
+    parser.add_argument("only", nargs="*", help="text in the file or the sentence of those to make (default: all)")
     options = parser.parse_args(arguments)
     try:
         given = [

@@ -54,8 +54,8 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/storage/access/tokens.py",
-        old="        api_token.c.expires_ms.is_(None),\n",
-        new="",
+        old='"grants", "account_id", "expires_ms"))',
+        new='"grants", "account_id"))',
         why="The last token that lasts is deleted, because another one ends later (N34).",
         tests=("tests/component/storage/access/test_tokens.py",),
     ),
@@ -134,9 +134,7 @@ MISTAKES: Final = [
         old="if not 0 <= self._clock.now_ms() - begun_ms <= RECENT_MS:",
         new="if self._clock.now_ms() - begun_ms > RECENT_MS:",
         why="A session from before a clock went back counts as a sign-in of a moment ago.",
-        tests=(
-            f"{SESSION}::test_s16_an_account_without_a_password_here_signs_in_a_moment_before_it_makes_a_token",
-        ),
+        tests=(f"{SESSION}::test_s16_an_account_without_a_password_here_signs_in_a_moment_before_it_makes_a_token",),
     ),
     Mistake(
         file="plugins/accounts/xwheel_accounts/sign_in.py",
@@ -192,9 +190,7 @@ MISTAKES: Final = [
         old="return found if is_familiar else",
         new="return found if not is_familiar else",
         why="Strangers keep the owner out, and guess from everywhere without a pause.",
-        tests=(
-            f"{SESSION}::test_strangers_from_many_addresses_wait_and_the_owner_at_a_place_of_theirs_does_not",
-        ),
+        tests=(f"{SESSION}::test_strangers_from_many_addresses_wait_and_the_owner_at_a_place_of_theirs_does_not",),
     ),
     Mistake(
         file="plugins/accounts/xwheel_accounts/sessions.py",
@@ -233,8 +229,8 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/storage/access/tokens.py",
-        old="_select().where(api_token.c.account_id == account_id)",
-        new="_select().where(api_token.c.account_id.is_not(None))",
+        old="_SELECT.where(api_token.c.account_id == account_id)",
+        new="_SELECT.where(api_token.c.account_id.is_not(None))",
         why="The change of one password ends the tokens of everybody.",
         tests=(f"{SESSION}::test_s16_a_new_password_ends_the_accounts_tokens_unless_they_are_kept",),
     ),

@@ -12,8 +12,7 @@ MISTAKES: Final = [
         old="known.items() if key != rule_id}",
         new="known.items() if value.root_id != row['root_id']}",
         why=(
-            "A recovery by a later fire would leave the alarm open in memory, so each success would "
-            "end it once more."
+            "A recovery by a later fire would leave the alarm open in memory, so each success would end it once more."
         ),
         tests=("tests/product/alarms/test_ends.py",),
     ),
@@ -102,20 +101,14 @@ MISTAKES: Final = [
         old="if found is None:\n            found = levels.groups.get(group_id)",
         new="if not found:\n            found = levels.groups.get(group_id)",
         why="A job's rule without targets would not hide the rules of its group.",
-        tests=(
-            "tests/product/alarms/test_rules.py",
-            "tests/product/alarms/test_ends.py",
-        ),
+        tests=("tests/product/alarms/test_rules.py", "tests/product/alarms/test_ends.py"),
     ),
     Mistake(
         file="plugins/alarms/xwheel_alarms/matching.py",
         old="            if not rule.enabled:\n                continue",
         new="            if not rule.kinds:\n                continue",
         why="A disabled rule would hide the rules of the levels below.",
-        tests=(
-            "tests/product/alarms/test_rules.py",
-            "tests/product/alarms/test_ends.py",
-        ),
+        tests=("tests/product/alarms/test_rules.py", "tests/product/alarms/test_ends.py"),
     ),
     Mistake(
         file="plugins/alarm_email/xwheel_alarm_email/__init__.py",

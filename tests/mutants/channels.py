@@ -100,10 +100,7 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="plugins/alarm_webhook/xwheel_alarm_webhook/robots.py",
-        old=(
-            'text = cut_bytes(re.sub(r"<(?=/?at\\b)", "< ", self.fill(alarm), '
-            "flags=re.IGNORECASE), FEISHU_TEXT)"
-        ),
+        old=('text = cut_bytes(re.sub(r"<(?=/?at\\b)", "< ", self.fill(alarm), flags=re.IGNORECASE), FEISHU_TEXT)'),
         new="text = cut_bytes(self.fill(alarm), FEISHU_TEXT)",
         why="A job's name could mention all people of a chat.",
         tests=("plugins/alarm_webhook/tests/test_kinds.py",),

@@ -63,10 +63,7 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="plugins/cluster_zookeeper/xwheel_cluster_zookeeper/master.py",
-        old=(
-            "same = (status.op_seq, status.attempt, status.node_id) == (item.op_seq, item.attempt, "
-            "item.node_id)"
-        ),
+        old=("same = (status.op_seq, status.attempt, status.node_id) == (item.op_seq, item.attempt, item.node_id)"),
         new="same = (status.op_seq, status.node_id) == (item.op_seq, item.node_id)",
         why="The failure of an earlier attempt would count as that of this one.",
         tests=(
@@ -86,8 +83,8 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="plugins/cluster_zookeeper/xwheel_cluster_zookeeper/master.py",
-        old="                    epoch=self._epoch,\n                    attempt=1,",
-        new="                    attempt=1,",
+        old="epoch=self._epoch, attempt=1, excluded=()",
+        new="attempt=1, excluded=()",
         why="A job would be moved under the epoch of the master that gave it out first.",
         tests=(
             "plugins/cluster_zookeeper/tests/test_master.py",
@@ -118,10 +115,7 @@ MISTAKES: Final = [
     Mistake(
         file="plugins/cluster_zookeeper/xwheel_cluster_zookeeper/node.py",
         old='        if self._is_draining:\n            return "this node is being',
-        new=(
-            "        if self._is_draining and job_id not in self._by_id:\n"
-            '            return "this node is being'
-        ),
+        new=('        if self._is_draining and job_id not in self._by_id:\n            return "this node is being'),
         why="A node that is being stopped would take runs.",
         tests=("plugins/cluster_zookeeper/tests/test_node.py",),
     ),
@@ -179,14 +173,11 @@ MISTAKES: Final = [
     Mistake(
         file="plugins/cluster_zookeeper/xwheel_cluster_zookeeper/node.py",
         old=(
-            "        if self._me.path not in state.nodes:\n"
-            '            raise SessionLost(f"{self._me.path} is gone")\n'
+            '        if self._me.path not in state.nodes:\n            raise SessionLost(f"{self._me.path} is gone")\n'
         ),
         new="",
         why="A node whose registration is gone would go on as a member.",
-        tests=(
-            "plugins/cluster_zookeeper/tests/test_node.py::test_a_node_whose_registration_is_gone_joins_anew",
-        ),
+        tests=("plugins/cluster_zookeeper/tests/test_node.py::test_a_node_whose_registration_is_gone_joins_anew",),
     ),
     Mistake(
         file="plugins/cluster_zookeeper/xwheel_cluster_zookeeper/router.py",
@@ -207,9 +198,7 @@ MISTAKES: Final = [
         old="            record = replace(record, more=known.value.more)\n",
         new="            record = replace(record)\n",
         why="What a later version added to a record would be lost.",
-        tests=(
-            "plugins/cluster_zookeeper/tests/test_mirror.py::test_what_a_later_version_added_to_a_record_stays",
-        ),
+        tests=("plugins/cluster_zookeeper/tests/test_mirror.py::test_what_a_later_version_added_to_a_record_stays",),
     ),
     Mistake(
         file="plugins/cluster_zookeeper/xwheel_cluster_zookeeper/node.py",
@@ -256,8 +245,7 @@ MISTAKES: Final = [
     Mistake(
         file="plugins/cluster_zookeeper/xwheel_cluster_zookeeper/mirror.py",
         old=(
-            '        if known is None and row["state"] != "Startup" and operation is None:\n'
-            "            return False\n"
+            '        if known is None and row["state"] != "Startup" and operation is None:\n            return False\n'
         ),
         new="",
         why="Jobs that were never started would fill the cluster's store.",
@@ -291,8 +279,6 @@ MISTAKES: Final = [
         old="return kind(**values, more=found)",
         new="return kind(**values)",
         why="What a later version added to a znode would be lost by the next write.",
-        tests=(
-            "plugins/cluster_zookeeper/tests/test_backends.py::test_nodes_come_change_and_go_with_their_session",
-        ),
+        tests=("plugins/cluster_zookeeper/tests/test_backends.py::test_nodes_come_change_and_go_with_their_session",),
     ),
 ]

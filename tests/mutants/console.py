@@ -7,7 +7,7 @@ from tests.mutants import Mistake
 FEED = ("tests/product/console/test_feed.py",)
 READER = ("tests/product/console/test_reader.py",)
 SOURCES = ("tests/product/console/test_sources.py",)
-CONTRACT = ("tests/unit/plugin/test_news.py",)
+CONTRACT = ("tests/product/console/test_answers.py",)
 EVENTS = ("tests/product/console/test_events.py",)
 LIST = ("tests/component/storage/test_run_list.py",)
 
@@ -139,7 +139,7 @@ MISTAKES = [
         tests=SOURCES,
     ),
     Mistake(
-        file="xwheel/plugin/news.py",
+        file="plugins/console/xwheel_console/live/answers.py",
         old="require(len(found) <= limit, ",
         new="require(len(found) <= 10**9, ",
         why="A plugin may bring more news than memory holds.",
@@ -147,8 +147,8 @@ MISTAKES = [
     ),
     Mistake(
         file="xwheel/storage/run_list.py",
-        old="        _walker(wanted, run.c.root_id == wanted.chain_id),\n",
-        new="",
+        old="[_walker(wanted, root), _walker(wanted, others,",
+        new="[_walker(wanted, others,",
         why="The chain of a run is listed without its shards and retries.",
         tests=LIST,
     ),

@@ -123,10 +123,7 @@ class Copy:
             StaleError: They would not.
         """
         for home in _by_home(tests):
-            names = [
-                "xwheel",
-                *(path.name for path in self._place.glob("plugins/*/xwheel_*") if path.is_dir()),
-            ]
+            names = ["xwheel", *(path.name for path in self._place.glob("plugins/*/xwheel_*") if path.is_dir())]
             code = (
                 "import importlib.util, sys; "
                 "print(*(importlib.util.find_spec(name).origin for name in sys.argv[1:]), sep='\\n')"
@@ -162,16 +159,7 @@ class Copy:
         return given if keep_bytecode else {**given, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def _pytest(self, home: str, arguments: Sequence[str], keep_bytecode: bool) -> Ran:
-        command = [
-            self._python(home),
-            "-m",
-            "pytest",
-            "-q",
-            "--no-header",
-            "-p",
-            "no:cacheprovider",
-            *arguments,
-        ]
+        command = [self._python(home), "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", *arguments]
         with subprocess.Popen(
             command,
             cwd=self._folder(home),

@@ -9,7 +9,7 @@ from tests.mutants import Mistake
 EXECUTOR: Final = "tests/unit/executor"
 QUEUES: Final = (f"{EXECUTOR}/intake/test_queues.py",)
 CALLS: Final = (f"{EXECUTOR}/intake/test_endpoints.py",)
-JOURNAL: Final = (f"{EXECUTOR}/journal/test_journal.py",)
+JOURNAL: Final = (f"{EXECUTOR}/test_journal.py",)
 SHIPPING: Final = (f"{EXECUTOR}/reporting/test_log_shipping.py",)
 OUTCOMES: Final = (f"{EXECUTOR}/reporting/test_outcomes.py",)
 PROCESS: Final = (f"{EXECUTOR}/running/test_process.py",)
@@ -19,15 +19,15 @@ EXECUTION: Final = (f"{EXECUTOR}/running/test_execution.py",)
 MISTAKES: Final = [
     Mistake(
         file="xwheel/executor/intake/queues.py",
-        old="            if key in self._live:\n                return None\n",
+        old="        if key in self._live:\n            return None\n",
         new="",
         why="A run that is sent again while it waits runs twice.",
         tests=QUEUES,
     ),
     Mistake(
         file="xwheel/executor/intake/queues.py",
-        old="            if execution.placed and not execution.abandoned:\n",
-        new="            if execution.placed:\n",
+        old="        if execution.placed and not execution.abandoned:\n",
+        new="        if execution.placed:\n",
         why="A handler that ignores its end frees its place twice.",
         tests=(*QUEUES, *WORKER),
     ),
@@ -75,8 +75,8 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/executor/intake/endpoints.py",
-        old="        instance, keys = decode_states(body)\n        self._check_instance(instance)\n",
-        new="        instance, keys = decode_states(body)\n",
+        old="        self._check_instance(instance)\n        return Response(code=OK, data=codec.state_payload",
+        new="        return Response(code=OK, data=codec.state_payload",
         why="An executor that replaced another one says that it does not know the other's runs.",
         tests=CALLS,
     ),
@@ -95,65 +95,65 @@ MISTAKES: Final = [
         tests=CALLS,
     ),
     Mistake(
-        file="xwheel/executor/journal/statements.py",
+        file="xwheel/executor/journal.py",
         old='pending = 1 WHERE {_KEY} AND state < 3"""',
         new='pending = 1 WHERE {_KEY}"""',
         why="A second outcome replaces the first, which the scheduler may have.",
         tests=JOURNAL,
     ),
     Mistake(
-        file="xwheel/executor/journal/statements.py",
+        file="xwheel/executor/journal.py",
         old='f"UPDATE run SET pending = 1, acked_ms = NULL WHERE {_KEY} AND state = 3"',
         new='f"UPDATE run SET pending = 1, acked_ms = NULL WHERE {_KEY}"',
         why="A run that is still going is reported as failed because the scheduler asks again.",
         tests=JOURNAL,
     ),
     Mistake(
-        file="xwheel/executor/journal/statements.py",
+        file="xwheel/executor/journal.py",
         old='"SELECT state FROM run WHERE run_id = ? ORDER BY created_ms DESC LIMIT 1"',
         new='"SELECT state FROM run WHERE run_id = ? ORDER BY created_ms LIMIT 1"',
         why="An earlier run with the same id says whether the log of the newest one grows.",
         tests=JOURNAL,
     ),
     Mistake(
-        file="xwheel/executor/journal/statements.py",
+        file="xwheel/executor/journal.py",
         old="WHERE acked_ms < ? LIMIT ?)",
         new="WHERE finished_ms < ? LIMIT ?)",
         why="Outcomes that no scheduler has are forgotten after a day.",
         tests=JOURNAL,
     ),
     Mistake(
-        file="xwheel/executor/journal/statements.py",
-        old="ORDER BY finished_ms LIMIT ?",
+        file="xwheel/executor/journal.py",
+        old="ORDER BY accepted_ms LIMIT ?",
         new="ORDER BY finished_ms DESC LIMIT ?",
         why="Under load the oldest outcomes are never delivered.",
         tests=JOURNAL,
     ),
     Mistake(
-        file="xwheel/executor/journal/journal.py",
-        old="        statements.revive(db, key)  # the scheduler asks again",
+        file="xwheel/executor/journal.py",
+        old="        db.execute(_REVIVE, _key_of(key))  # the scheduler asks again",
         new="        pass  # the scheduler asks again",
         why="The outcome of a run that is sent again is not delivered again.",
         tests=JOURNAL,
     ),
     Mistake(
-        file="xwheel/executor/journal/journal.py",
-        old="            group, self._stuck = self._stuck + group, []\n",
-        new="            group, self._stuck = group + self._stuck, []\n",
+        file="xwheel/executor/journal.py",
+        old="        group, self._stuck = self._stuck + group, []\n",
+        new="        group, self._stuck = group + self._stuck, []\n",
         why="After a full disk an outcome is written before the start of its run.",
         tests=JOURNAL,
     ),
     Mistake(
-        file="xwheel/executor/journal/journal.py",
+        file="xwheel/executor/journal.py",
         old="return [operation for operation in group if not operation.may_fail]",
         new="return group",
         why="A run that was refused for a full disk is accepted later, and never runs.",
         tests=JOURNAL,
     ),
     Mistake(
-        file="xwheel/executor/journal/journal.py",
-        old="purge(db, now_ms - KEEP_MS, PURGE_BATCH)",
-        new="purge(db, now_ms - KEEP_MS // 1000, PURGE_BATCH)",
+        file="xwheel/executor/journal.py",
+        old="(now_ms - KEEP_MS, PURGE_BATCH)",
+        new="(now_ms - KEEP_MS // 1000, PURGE_BATCH)",
         why="A run that is sent again two minutes after its end runs again.",
         tests=JOURNAL,
     ),
@@ -187,7 +187,7 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/executor/reporting/log_shipping.py",
-        old="            self._logs.move_to_end((shipment.run_id, shipment.created_ms))\n",
+        old="            self._logs.move_to_end(shipment.key)\n",
         new="",
         why="A log that grows fast keeps all others waiting.",
         tests=SHIPPING,
@@ -221,8 +221,8 @@ MISTAKES: Final = [
         tests=OUTCOMES,
     ),
     Mistake(
-        file="xwheel/executor/running/process.py",
-        old="    if ending is not None:  # the kill came before there was a process to signal\n        push(0)\n",
+        file="xwheel/executor/running/execution.py",
+        old="        if ending is not None:\n            push(0)\n",
         new="",
         why="A kill that comes before the process is started waits for the next round.",
         tests=(*PROCESS, *WORKER),

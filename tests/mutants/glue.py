@@ -40,18 +40,14 @@ MISTAKES: Final = [
         old='                if value in {".", ".."}:\n',
         new='                if value in {"."}:\n',
         why="A run's parameter could lead a call one folder up.",
-        tests=(
-            "plugins/glue_http/tests/test_jobs.py::test_parameters_cannot_leave_their_folder_or_add_a_header",
-        ),
+        tests=("plugins/glue_http/tests/test_jobs.py::test_parameters_cannot_leave_their_folder_or_add_a_header",),
     ),
     Mistake(
         file="plugins/glue_http/xwheel_glue_http/template.py",
         old="        return _TOKEN.sub(one, self._text)",
         new="        return _TOKEN.sub(one, _TOKEN.sub(one, self._text))",
         why="A run's parameter could name a secret, and have it filled in.",
-        tests=(
-            "plugins/glue_http/tests/test_sources.py::test_any_template_fills_or_is_refused_and_evaluates_nothing",
-        ),
+        tests=("plugins/glue_http/tests/test_sources.py::test_any_template_fills_or_is_refused_and_evaluates_nothing",),
     ),
     Mistake(
         file="plugins/glue_http/xwheel_glue_http/document.py",
@@ -81,27 +77,21 @@ MISTAKES: Final = [
         old=("return [program, str(path), parameter, str(context.shard_index), str(context.shard_total)]"),
         new=("return [program, str(path), parameter, str(context.shard_total), str(context.shard_index)]"),
         why="A script would take its shard's number for their count.",
-        tests=(
-            "plugins/glue_script/tests/test_scripts.py::test_an_interpreter_gets_parameter_shard_and_total",
-        ),
+        tests=("plugins/glue_script/tests/test_scripts.py::test_an_interpreter_gets_parameter_shard_and_total",),
     ),
     Mistake(
         file="plugins/glue_script/xwheel_glue_script/script.py",
         old='    if "\\0" in text:\n',
         new='    if "\\0\\0" in text:\n',
         why="A parameter that no program takes would end in an error of Python.",
-        tests=(
-            "plugins/glue_script/tests/test_scripts.py::test_a_parameter_that_no_program_takes_is_refused",
-        ),
+        tests=("plugins/glue_script/tests/test_scripts.py::test_a_parameter_that_no_program_takes_is_refused",),
     ),
     Mistake(
         file="plugins/glue_script/xwheel_glue_script/script.py",
         old="            if path.lstat().st_mtime < before:",
         new="            if path.lstat().st_mtime > before:",
         why="Scripts in use would be deleted, and old ones kept.",
-        tests=(
-            "plugins/glue_script/tests/test_scripts.py::test_an_interpreter_gets_parameter_shard_and_total",
-        ),
+        tests=("plugins/glue_script/tests/test_scripts.py::test_an_interpreter_gets_parameter_shard_and_total",),
     ),
     Mistake(
         file="plugins/glue_script/xwheel_glue_script/requirements.py",

@@ -101,12 +101,10 @@ MISTAKES: Final = [
     Mistake(
         file="plugins/run_logs/xwheel_run_logs/shipped.py",
         old=(
-            "        self._begin(store, list(new.values()))\n"
-            "        answers = store.append(pieces) if pieces else []\n"
+            "        self._begin(store, list(new.values()))\n        answers = store.append(pieces) if pieces else []\n"
         ),
         new=(
-            "        answers = store.append(pieces) if pieces else []\n"
-            "        self._begin(store, list(new.values()))\n"
+            "        answers = store.append(pieces) if pieces else []\n        self._begin(store, list(new.values()))\n"
         ),
         why="A crash would leave lines in a store that no one finds or deletes.",
         tests=("tests/product/run_logs/test_shipped.py",),

@@ -30,7 +30,7 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="plugins/job_package/xwheel_job_package/archive.py",
-        old="        or _DRIVE.match(path)\n",
+        old="or _DRIVE.match(path)",
         new="",
         why="A member could name a drive.",
         tests=("plugins/job_package/tests/test_archive.py",),
@@ -85,10 +85,7 @@ MISTAKES: Final = [
         old="if size > most or self._kept > MAX_KEPT:",
         new="if size > most:",
         why="The modules of a package could fill memory together.",
-        tests=(
-            "plugins/job_package/tests/test_archive.py",
-            "plugins/job_package/tests/test_scan.py",
-        ),
+        tests=("plugins/job_package/tests/test_archive.py", "plugins/job_package/tests/test_scan.py"),
     ),
     Mistake(
         file="plugins/job_package/xwheel_job_package/archive.py",
@@ -131,10 +128,7 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="plugins/job_package/xwheel_job_package/scan.py",
-        old=(
-            'if unknown := sorted(given.keys() - set(ARGUMENTS)) or ["a second value"] * '
-            "(len(call.args) > 1):"
-        ),
+        old=('if unknown := sorted(given.keys() - set(ARGUMENTS)) or ["a second value"] * (len(call.args) > 1):'),
         new="if unknown := sorted(given.keys() - set(ARGUMENTS)):",
         why="A second value in a decorator's brackets would be dropped without a word.",
         tests=("plugins/job_package/tests/test_scan.py",),
@@ -172,17 +166,13 @@ MISTAKES: Final = [
         old="        if not is_last:\n",
         new='        if not is_last and state == "Startup":\n',
         why="An operation that failed late would stop a job that was started since.",
-        tests=(
-            "plugins/job_package/tests/test_distribution.py::test_a_newer_operation_stays_when_an_older_fails",
-        ),
+        tests=("plugins/job_package/tests/test_distribution.py::test_a_newer_operation_stays_when_an_older_fails",),
     ),
     Mistake(
         file="plugins/job_package/xwheel_job_package/installation.py",
         old='words = ["--no-index"] if index == "none" else []',
         new="words: list[str] = []",
         why="An installer would ask the public index though the node allows none (S13).",
-        tests=(
-            "plugins/job_package/tests/test_resolution.py::test_each_command_names_the_index_that_the_node_allows",
-        ),
+        tests=("plugins/job_package/tests/test_resolution.py::test_each_command_names_the_index_that_the_node_allows",),
     ),
 ]

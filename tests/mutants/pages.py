@@ -42,54 +42,42 @@ MISTAKES: Final = [
         old="  const wanted = Date.parse(`${text}Z`);\n",
         new="  const wanted = Date.parse(`${text}Z`) + 3_600_000;\n",
         why="Times that are typed would be an hour later.",
-        tests=(
-            "plugins/console/tests/test_cluster.py::test_times_of_the_audits_filter_are_those_of_the_shown_zone",
-        ),
+        tests=("plugins/console/tests/test_cluster.py::test_times_of_the_audits_filter_are_those_of_the_shown_zone",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/pages/login.js",
         old='error.code !== "busy") throw error;',
         new='error.code === "busy") throw error;',
         why="A sign-in next to a colleague's would be refused.",
-        tests=(
-            "plugins/console/tests/test_accounts.py::test_s14_a_sign_in_that_finds_no_turn_is_made_once_more",
-        ),
+        tests=("plugins/console/tests/test_accounts.py::test_s14_a_sign_in_that_finds_no_turn_is_made_once_more",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/pages/jobs/conflict.js",
         old='same(item.mine, item.before) ? "theirs" : "mine"',
         new='"mine"',
         why="What only somebody else changed would be taken back by my save.",
-        tests=(
-            "plugins/console/tests/test_jobs.py::test_a_stale_form_compares_three_columns_and_loses_nothing",
-        ),
+        tests=("plugins/console/tests/test_jobs.py::test_a_stale_form_compares_three_columns_and_loses_nothing",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/pages/jobs/history.js",
         old="/restore`, {revision: job.revision}, said)",
         new="/restore`, {revision: job.revision}, {})",
         why="The reason of a way back would not be kept.",
-        tests=(
-            "plugins/console/tests/test_jobs.py::test_versions_are_compared_and_rolled_back_with_a_reason",
-        ),
+        tests=("plugins/console/tests/test_jobs.py::test_versions_are_compared_and_rolled_back_with_a_reason",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/pages/jobform.js",
         old=", revision: base.job.revision}, {reason})",
         new="}, {reason})",
         why="A form that is out of date would overwrite what somebody else saved.",
-        tests=(
-            "plugins/console/tests/test_jobs.py::test_a_stale_form_compares_three_columns_and_loses_nothing",
-        ),
+        tests=("plugins/console/tests/test_jobs.py::test_a_stale_form_compares_three_columns_and_loses_nothing",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/api.js",
         old='headers["Xwheel-Reason"] = encodeURIComponent(reason);',
         new='headers["Xwheel-Reason"] = reason;',
         why="A reason in Chinese could not be sent.",
-        tests=(
-            "plugins/console/tests/test_jobs.py::test_versions_are_compared_and_rolled_back_with_a_reason",
-        ),
+        tests=("plugins/console/tests/test_jobs.py::test_versions_are_compared_and_rolled_back_with_a_reason",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/api.js",
@@ -126,9 +114,7 @@ MISTAKES: Final = [
         old="(groupId === undefined || grant.group_id === groupId) && allows(grant)",
         new="allows(grant)",
         why="A right in one group would offer changes in all of them.",
-        tests=(
-            "plugins/console/tests/test_accounts.py::test_a_right_in_one_group_offers_nothing_in_another",
-        ),
+        tests=("plugins/console/tests/test_accounts.py::test_a_right_in_one_group_offers_nothing_in_another",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/store.js",
@@ -144,45 +130,35 @@ MISTAKES: Final = [
         old="fetch(abort, Math.min(count.current, FRESH));",
         new="fetch(abort, count.current);",
         why="Each event would load all pages of a list that a person added.",
-        tests=(
-            "plugins/console/tests/test_requests.py::test_pages_that_a_person_added_are_not_all_asked_for_again",
-        ),
+        tests=("plugins/console/tests/test_requests.py::test_pages_that_a_person_added_are_not_all_asked_for_again",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/components/list.js",
         old="if (!next.delete(idOf(item))) next.add(idOf(item)); chosen.value = next;",
         new="next.add(idOf(item)); chosen.value = next;",
         why="A row that was chosen would stay chosen when it is clicked once more.",
-        tests=(
-            "plugins/console/tests/test_jobs.py::test_rows_that_were_chosen_are_saved_and_none_is_a_formula",
-        ),
+        tests=("plugins/console/tests/test_jobs.py::test_rows_that_were_chosen_are_saved_and_none_is_a_formula",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/components/list.js",
         old="const rows = found.length ? found : items;",
         new="const rows = items;",
         why="All rows would be saved where some were chosen.",
-        tests=(
-            "plugins/console/tests/test_jobs.py::test_rows_that_were_chosen_are_saved_and_none_is_a_formula",
-        ),
+        tests=("plugins/console/tests/test_jobs.py::test_rows_that_were_chosen_are_saved_and_none_is_a_formula",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/components/ui.js",
         old="  if (/^[=+\\-@\\t\\r]/.test(text)) text = `'${text}`;\n",
         new="",
         why="A job's name would be a formula in a spreadsheet.",
-        tests=(
-            "plugins/console/tests/test_jobs.py::test_rows_that_were_chosen_are_saved_and_none_is_a_formula",
-        ),
+        tests=("plugins/console/tests/test_jobs.py::test_rows_that_were_chosen_are_saved_and_none_is_a_formula",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/components/ui.js",
         old="text.replaceAll('\"', '\"\"')",
         new="text",
         why="A quotation mark in a name would break the line of a saved list.",
-        tests=(
-            "plugins/console/tests/test_jobs.py::test_rows_that_were_chosen_are_saved_and_none_is_a_formula",
-        ),
+        tests=("plugins/console/tests/test_jobs.py::test_rows_that_were_chosen_are_saved_and_none_is_a_formula",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/components/logsource.js",
@@ -193,9 +169,7 @@ MISTAKES: Final = [
         ),
         new=("        throw error;\n        // it is"),
         why="One lost answer would end the following of a log.",
-        tests=(
-            "plugins/console/tests/test_runs.py::test_answers_that_are_lost_lose_no_line_and_repeat_none",
-        ),
+        tests=("plugins/console/tests/test_runs.py::test_answers_that_are_lost_lose_no_line_and_repeat_none",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/components/log.js",
@@ -216,18 +190,14 @@ MISTAKES: Final = [
         old="  if (typing && !mod) return;\n",
         new="",
         why="Letters that are typed into a field would be keys of the page.",
-        tests=(
-            "plugins/console/tests/test_jobs.py::test_letters_in_dialogs_and_fields_are_no_keys_of_the_list",
-        ),
+        tests=("plugins/console/tests/test_jobs.py::test_letters_in_dialogs_and_fields_are_no_keys_of_the_list",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/keys.js",
         old='  if (document.querySelector("dialog[open]") && key !== "Escape" && !mod) return;\n',
         new="",
         why="Keys would go to the page below an open dialog.",
-        tests=(
-            "plugins/console/tests/test_jobs.py::test_letters_in_dialogs_and_fields_are_no_keys_of_the_list",
-        ),
+        tests=("plugins/console/tests/test_jobs.py::test_letters_in_dialogs_and_fields_are_no_keys_of_the_list",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/keys.js",
@@ -241,20 +211,14 @@ MISTAKES: Final = [
         old="to: item.from_ms + span.sizeMs}); };",
         new="to: span.toMs}); };",
         why="A point of the trend would open the runs of all later days too.",
-        tests=(
-            "plugins/console/tests/test_runs.py::test_a_point_of_the_trend_opens_the_runs_of_its_day_and_result",
-        ),
+        tests=("plugins/console/tests/test_runs.py::test_a_point_of_the_trend_opens_the_runs_of_its_day_and_result",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/router.js",
-        old=(
-            "const decoded = (part) => { try { return decodeURIComponent(part); } catch { return part; } };"
-        ),
+        old=("const decoded = (part) => { try { return decodeURIComponent(part); } catch { return part; } };"),
         new="const decoded = (part) => decodeURIComponent(part);",
         why="An address that was cut off would leave the page empty.",
-        tests=(
-            "plugins/console/tests/test_views.py::test_an_address_that_was_cut_off_is_a_page_that_is_not_there",
-        ),
+        tests=("plugins/console/tests/test_views.py::test_an_address_that_was_cut_off_is_a_page_that_is_not_there",),
     ),
     Mistake(
         file="plugins/console/xwheel_console/static/store.js",

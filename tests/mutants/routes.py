@@ -18,21 +18,17 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="plugins/alarms/xwheel_alarms/resources.py",
-        old=("            alarm_id=query.alarm_id,\n            groups=readable_groups(),"),
-        new=("            alarm_id=query.alarm_id,\n            groups=None,"),
+        old="alarm_id=query.alarm_id, groups=readable_groups()\n",
+        new="alarm_id=query.alarm_id, groups=None\n",
         why="Attempts to tell alarms of other groups would be listed.",
-        tests=(
-            "tests/security/test_own_objects.py::test_lists_hold_the_objects_of_the_callers_groups_and_no_others",
-        ),
+        tests=("tests/security/test_own_objects.py::test_lists_hold_the_objects_of_the_callers_groups_and_no_others",),
     ),
     Mistake(
         file="plugins/alarms/xwheel_alarms/resources.py",
         old=("group_id=query.group_id, groups=readable_groups()),\n            after_id"),
         new=("group_id=query.group_id, groups=None),\n            after_id"),
         why="Alarm rules of other groups would be listed, with their receivers.",
-        tests=(
-            "tests/security/test_own_objects.py::test_lists_hold_the_objects_of_the_callers_groups_and_no_others",
-        ),
+        tests=("tests/security/test_own_objects.py::test_lists_hold_the_objects_of_the_callers_groups_and_no_others",),
     ),
     Mistake(
         file="plugins/alarms/xwheel_alarms/resources.py",
@@ -52,18 +48,14 @@ MISTAKES: Final = [
             '        revision = changes.pop("revision", None)\n'
         ),
         why="An edit of a rule would not keep to its If-Match.",
-        tests=(
-            "tests/product/alarms/test_resources.py::test_a_rule_that_somebody_else_changed_is_a_conflict",
-        ),
+        tests=("tests/product/alarms/test_resources.py::test_a_rule_that_somebody_else_changed_is_a_conflict",),
     ),
     Mistake(
         file="xwheel/api/v1/groups.py",
-        old=("                limit=query.limit + 1,\n                groups=readable_groups(),\n"),
-        new=("                limit=query.limit + 1,\n                groups=None,\n"),
+        old="limit=query.limit + 1, groups=readable_groups()\n",
+        new="limit=query.limit + 1, groups=None\n",
         why="Groups would be listed for those who may not read them.",
-        tests=(
-            "tests/security/test_own_objects.py::test_lists_hold_the_objects_of_the_callers_groups_and_no_others",
-        ),
+        tests=("tests/security/test_own_objects.py::test_lists_hold_the_objects_of_the_callers_groups_and_no_others",),
     ),
     Mistake(
         file="xwheel/api/v1/jobs.py",
@@ -128,14 +120,14 @@ MISTAKES: Final = [
         old="if body is None or body.stamp != stamp:",
         new="if body is None:",
         why="After an update in place browsers would get the old files.",
-        tests=("tests/component/api/v1/test_pages.py",),
+        tests=("tests/component/api/http/test_pages.py",),
     ),
     Mistake(
         file="xwheel/api/http/static.py",
         old='        if body.packed is not None and "gzip" in',
         new='        if body.packed is not None or "gzip" in',
         why="A browser that cannot unpack would get packed files.",
-        tests=("tests/component/api/v1/test_pages.py",),
+        tests=("tests/component/api/http/test_pages.py",),
     ),
     Mistake(
         file="plugins/job_versions/xwheel_job_versions/resources.py",
@@ -163,9 +155,7 @@ MISTAKES: Final = [
         old="gone = set(group.glue_types) - set(names) - set(self.plugins.glue_types)",
         new="gone = set(names) - set(group.glue_types) - set(self.plugins.glue_types)",
         why="A glue type could be taken from a group whose jobs have it.",
-        tests=(
-            "tests/component/api/v1/test_groups.py::test_a_group_lists_glue_types_that_only_its_executors_know",
-        ),
+        tests=("tests/component/api/v1/test_groups.py::test_a_group_lists_glue_types_that_only_its_executors_know",),
     ),
     Mistake(
         file="xwheel/api/v1/jobs.py",
@@ -196,20 +186,18 @@ MISTAKES: Final = [
         tests=("tests/component/api/v1/test_run_actions.py",),
     ),
     Mistake(
-        file="xwheel/api/v1/pages.py",
+        file="xwheel/api/http/static.py",
         old='        if found is None or found["name"] not in files:\n',
         new="        if found is None:\n",
         why="A path of a plugin that there is not would be an error of the server.",
-        tests=("tests/component/api/v1/test_pages.py",),
+        tests=("tests/component/api/http/test_pages.py",),
     ),
     Mistake(
         file="xwheel/api/v1/calendars.py",
         old=('        if error.field.startswith("calendar."):\n            raise\n'),
         new="",
         why="A fault in a calendar would not say in which entry it is.",
-        tests=(
-            "tests/component/api/v1/test_calendars.py::test_a_definition_that_cannot_be_understood_is_not_written",
-        ),
+        tests=("tests/component/api/v1/test_calendars.py::test_a_definition_that_cannot_be_understood_is_not_written",),
     ),
     Mistake(
         file="xwheel/plugin/resources.py",

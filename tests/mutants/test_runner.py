@@ -71,9 +71,7 @@ def test_every_mistake_fits_the_code() -> None:
 @pytest.mark.processes
 def test_what_no_test_notices_survives(tree: Path) -> None:
     """A wrong answer, an error at import and a killed process are noticed; what tests do not look at survives."""
-    unseen = a_mistake(
-        "max(values)", "values[0]", why="it gives the first", tests=(f"{BESIDE}::test_largest",)
-    )
+    unseen = a_mistake("max(values)", "values[0]", why="it gives the first", tests=(f"{BESIDE}::test_largest",))
     made = [
         a_mistake(),
         a_mistake('"""Made up."""', "raise RuntimeError", why="it cannot be imported"),
@@ -86,12 +84,8 @@ def test_what_no_test_notices_survives(tree: Path) -> None:
 
 @pytest.mark.processes
 def test_tests_that_fail_without_a_mistake_prove_nothing(tree: Path) -> None:
-    unseen = a_mistake(
-        "max(values)", "values[0]", why="it gives the first", tests=(f"{BESIDE}::test_largest",)
-    )
-    broken, gone = (
-        a_mistake(why=name, tests=(f"{BESIDE}::{name}",)) for name in ("test_broken", "test_gone")
-    )
+    unseen = a_mistake("max(values)", "values[0]", why="it gives the first", tests=(f"{BESIDE}::test_largest",))
+    broken, gone = (a_mistake(why=name, tests=(f"{BESIDE}::{name}",)) for name in ("test_broken", "test_gone"))
     outcome = survivors([broken, gone, unseen], tree, 1)
     assert outcome.survived == [unseen]
     assert set(outcome.unproven) == {"test_broken", "test_gone"}

@@ -48,10 +48,7 @@ MISTAKES: Final = [
         old="while self._due and not self._closed:",
         new="while self._due:",
         why="A stop would go on making the calls that were due at once.",
-        tests=(
-            "tests/ring/test_timeout_wheel.py",
-            "tests/unit/test_timer.py",
-        ),
+        tests=("tests/ring/test_timeout_wheel.py", "tests/unit/test_timer.py"),
     ),
     Mistake(
         file="xwheel/_timer_py.py",
@@ -65,20 +62,14 @@ MISTAKES: Final = [
         old="keys = [*self._due, *(key for _, key in self._ring.drain())]",
         new="keys = [key for _, key in self._ring.drain()]",
         why="What was due, and not made before the stop, would be lost.",
-        tests=(
-            "tests/ring/test_timeout_wheel.py",
-            "tests/unit/test_timer.py",
-        ),
+        tests=("tests/ring/test_timeout_wheel.py", "tests/unit/test_timer.py"),
     ),
     Mistake(
         file="xwheel/_timer_py.py",
         old="                timeout.cancel()\n                raise\n",
         new="                raise\n",
         why="A call whose scheduling raised would wait all the same.",
-        tests=(
-            "tests/ring/test_timeout_wheel.py",
-            "tests/unit/test_timer.py",
-        ),
+        tests=("tests/ring/test_timeout_wheel.py", "tests/unit/test_timer.py"),
     ),
     Mistake(
         file="xwheel/_timer_py.py",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from xwheel_accounts.audit.book import book_of
+from xwheel_alarms import Alarm
 
 from tests.component.api.conftest import Api, make_api
 from xwheel.config import Config, build_config
-from xwheel.plugin import Alarm, Resources
+from xwheel.plugin import Resources
 from xwheel.plugin.discovery import survey_plugins
 from xwheel.plugin.registries import Registry
 from xwheel.storage.database.engine import Database
@@ -38,9 +39,10 @@ def product_api(db: Database, settings: dict[str, Any], **instead: Resources) ->
     # fresh ones: they keep what they know of one database
     found = survey_plugins(build_config({"api": settings}), hooks=HOOKS).plugins
     resources = found.resources.with_objects(instead, "tests", ())
-    more = {name: getattr(found, name) for name in BROUGHT} | {"others": found.others}
+    more = {name: getattr(found, name) for name in BROUGHT}
     channels = Registry("alarm channel", {"mail": Channel()}, {"mail": "tests"})
-    made = make_api(db, settings, **{**more, "resources": resources, "alarm_channels": channels})
+    others = {**found.others, "xwheel_register_alarms": channels}
+    made = make_api(db, settings, **{**more, "resources": resources, "others": others})
     # as a node's loop does: what was refused waits in memory
     book_of(db, Config()).refusals.step(made.clock.now_ms())
     return made

@@ -12,6 +12,7 @@ import pytest
 import xwheel_job_versions
 import xwheel_reports
 import xwheel_run_logs
+import xwheel_why
 from sqlalchemy import Connection, text
 from xwheel_alarms import storage as alarm_storage
 
@@ -19,7 +20,8 @@ from tests.product.alarms import plans
 from tests.product.job_versions import plans as plan_of_versions
 from tests.product.reports import plans as plan_reports
 from tests.product.run_logs import plans as plan_logs
-from tests.support import million, plan_access, plan_cases, plan_last_and_next, plan_versions
+from tests.product.why import plans as plan_why
+from tests.support import million, plan_access, plan_cases, plan_next_fires, plan_versions
 from tests.support.plan_cases import Case
 from tests.support.row_meter import metered
 from tests.support.rows import NOW
@@ -30,13 +32,14 @@ from xwheel.storage.access import executor_secrets, tokens
 from xwheel.storage.database.engine import LONG_MS, Database
 
 # what it makes of statements is seen where these are asked
-NO_QUESTIONS = ("database.bulk", "database.rows", "database.changes", "schema.")
+NO_QUESTIONS = ("database.bulk", "database.direct", "database.rows", "database.changes", "schema.")
 HOMES = (
     (storage, ""),
     (alarm_storage, "alarms."),
     (xwheel_job_versions, "versions."),
     (xwheel_reports, "reports."),
     (xwheel_run_logs, "logs."),
+    (xwheel_why, "why."),
 )
 """Packages with questions, and what the names of their cases begin with."""
 
@@ -63,8 +66,8 @@ def test_each_question_has_a_case() -> None:
         for _, function in inspect.getmembers(importlib.import_module(found.name), inspect.isfunction)
         if function.__module__ == found.name
         and not function.__name__.startswith("_")
-        and [item.annotation for item in inspect.signature(function).parameters.values()][:1]
-        == ["Connection"]
+        and [str(item.annotation) for item in inspect.signature(function).parameters.values()][:1]
+        in (["Connection"], ["sa.Connection"])
     }
     assert {case.name.partition(":")[0] for case in _every_case()} == asked
 
@@ -79,17 +82,8 @@ def test_each_question_is_understood(db: Database) -> None:
 
 def _every_case() -> list[Case]:
     """Return a call of every question."""
-    parts = (
-        plan_cases,
-        plan_access,
-        plans,
-        plan_logs,
-        plan_reports,
-        plan_of_versions,
-        plan_last_and_next,
-        plan_versions,
-    )
-    return [case for part in parts for case in part.cases()]
+    parts = (plan_cases, plan_access, plans, plan_logs, plan_reports, plan_of_versions, plan_next_fires, plan_versions)
+    return [case for part in (*parts, plan_why) for case in part.cases()]
 
 
 def _fill(db: Database, of: million.History) -> None:

@@ -67,9 +67,7 @@ def test_a_stall_loses_and_delays_nothing(ring, stall):
     expected = [due for due, _ in pairs if due <= 5 + stall]
     dues = {number: due for due, number in pairs}
     assert [dues[number] for number in timers.advance(5 + stall)] == expected
-    assert [dues[number] for number in timers.advance(5 + 2 * stall)] == sorted(dues.values())[
-        len(expected) :
-    ]
+    assert [dues[number] for number in timers.advance(5 + 2 * stall)] == sorted(dues.values())[len(expected) :]
 
 
 def test_what_is_already_due_comes_out_next(ring):
@@ -147,9 +145,7 @@ def test_limit(ring):
     assert len(timers) == 2
 
 
-@pytest.mark.parametrize(
-    "kind", [list, tuple, lambda values: array("q", values)], ids=["list", "tuple", "array"]
-)
+@pytest.mark.parametrize("kind", [list, tuple, lambda values: array("q", values)], ids=["list", "tuple", "array"])
 def test_kinds_of_sequences(ring, kind):
     timers = ring.TimeRing(0)
     assert timers.push_many(kind([]), kind([])) == 0
@@ -163,9 +159,7 @@ def test_buffers(ring):
     values = memoryview(array("q", range(1, 11)))
     assert timers.push_many(values, values) == 10
     assert timers.cancel_many(values[5:]) == 5
-    out = timers.advance_array(100)
-    assert out == array("q", range(1, 6))
-    assert out.typecode == "q"
+    assert timers.advance(100) == list(range(1, 6))
 
 
 @pytest.mark.parametrize(

@@ -84,12 +84,7 @@ def test_cancelled_is_never_called_and_lets_go_at_once(timer, clock):
     assert gone() is not None
     assert timeout.cancel()
     assert gone() is None
-    assert (timeout.is_cancelled, timeout.is_expired, timeout.callback, timeout.args) == (
-        True,
-        False,
-        None,
-        None,
-    )
+    assert (timeout.is_cancelled, timeout.is_expired, timeout.callback, timeout.args) == (True, False, None, None)
     assert not timeout.cancel()
     assert wheel.run_due(200) == 0
 

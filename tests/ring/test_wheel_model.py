@@ -19,9 +19,7 @@ class WheelMachine(RuleBasedStateMachine):
     @initialize(start=st.floats(-10, 1e6), tick_ms=st.integers(1, 20), limit=st.integers(5, 40))
     def start(self, start: float, tick_ms: int, limit: int) -> None:
         self.now = start
-        self.wheels = [
-            made.TimeoutWheel(lambda: self.now, tick_ms / 1000, 8, limit) for made in (_timer, _timer_py)
-        ]
+        self.wheels = [made.TimeoutWheel(lambda: self.now, tick_ms / 1000, 8, limit) for made in (_timer, _timer_py)]
         self.made: list[list[int]] = [[], []]
         self.timeouts: list[list[_timer.Timeout]] = [[], []]
         self.limit = limit
@@ -87,9 +85,7 @@ class WheelMachine(RuleBasedStateMachine):
             when = wheel.next_when()
             assert (when is None) == (not self.waiting)
             if when is not None:
-                assert (
-                    when * 1e9 <= self.waiting[0][0] + 1_000
-                )  # a double of a million seconds has that much of error
+                assert when * 1e9 <= self.waiting[0][0] + 1_000  # a double of a million seconds has that much of error
 
 
 TestWheels = WheelMachine.TestCase

@@ -180,9 +180,7 @@ def lay(folder: Path, seconds: float, *, source: str, per_address: int) -> Siege
         log = stack.enter_context(process(folder, "server", **node))
         wait_for((folder / "ports.json").exists, "the node")
         ports = json.loads((folder / "ports.json").read_text())
-        marked = wait_for(
-            lambda: log.read_text().partition("management token (shown once): ")[2], "the token"
-        )
+        marked = wait_for(lambda: log.read_text().partition("management token (shown once): ")[2], "the token")
         client = RestClient(f"http://127.0.0.1:{ports['api']}", marked.split()[0])
         job_id = prepare(client)
         siege = Siege(

@@ -89,13 +89,7 @@ def _of_comparison(node: ast.Compare) -> Iterator[str]:
     plain = not all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
     if plain and not any(isinstance(side, ast.Constant) for side in sides):
         for side in sides:
-            name = (
-                side.id
-                if isinstance(side, ast.Name)
-                else side.attr
-                if isinstance(side, ast.Attribute)
-                else ""
-            )
+            name = side.id if isinstance(side, ast.Name) else side.attr if isinstance(side, ast.Attribute) else ""
             # constants, types and the ids of secrets are no secrets
             if SECRET.search(name) and not name[:1].isupper() and not name.endswith("_id"):
                 yield f"secret compared: {ast.unparse(node)[:60]}"

@@ -65,15 +65,11 @@ class Site:
         self.db = db
         self.trap = Trap()
         self.orders, self.billing = (
-            db.transaction(
-                lambda conn, name=name: executors.insert_group(conn, app_name=name, title="", now_ms=NOW)
-            ).id
+            db.transaction(lambda conn, name=name: executors.insert_group(conn, app_name=name, title="", now_ms=NOW)).id
             for name in ("orders", "billing")
         )
         db.transaction(lambda conn: tokens.insert_token(conn, "tests", TOKEN, NOW))
-        db.transaction(
-            lambda conn: tokens.insert_token(conn, "orders", GROUP_TOKEN, NOW, group_id=self.orders)
-        )
+        db.transaction(lambda conn: tokens.insert_token(conn, "orders", GROUP_TOKEN, NOW, group_id=self.orders))
         body = {"group_id": self.orders, "name": "job", "handler": "demo"}
         self.job_id = self.manage("POST", "/api/v1/jobs", body)[1]["id"]
         body = {"group_id": self.billing, "name": "job", "handler": "demo"}
@@ -83,9 +79,7 @@ class Site:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         return _call(self.node.management.port, method, path, body, headers)
 
-    def report(
-        self, call: str, body: Any, token: str = EXECUTOR_TOKEN, app_name: str = "orders"
-    ) -> dict[str, Any]:
+    def report(self, call: str, body: Any, token: str = EXECUTOR_TOKEN, app_name: str = "orders") -> dict[str, Any]:
         headers = {TOKEN_HEADER: token} | ({APP_NAME_HEADER: app_name} if app_name else {})
         return _call(self.node.executors.port, "POST", f"/api/{call}", body, headers)[1]
 
@@ -106,9 +100,7 @@ class Site:
             return len(runs.list_runs(conn, job_id=self.job_id))
 
 
-def _call(
-    port: int, method: str, path: str, body: Any, headers: dict[str, str]
-) -> tuple[int, dict[str, Any]]:
+def _call(port: int, method: str, path: str, body: Any, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG_S)
     try:
         connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -157,9 +149,7 @@ def test_no_call_leads_to_an_address_that_is_not_registered_for_the_group(site: 
 
 def test_a_log_is_read_only_where_a_live_executor_ran_the_run(site: Site) -> None:
     site.register("billing", site.trap.address)
-    row = make_run(
-        5, job_id=site.job_id, group_id=site.orders, address=site.trap.address, state=RunState.SUCCEEDED
-    )
+    row = make_run(5, job_id=site.job_id, group_id=site.orders, address=site.trap.address, state=RunState.SUCCEEDED)
     site.db.transaction(lambda conn: runs.insert_runs(conn, [row]))
     status, problem = site.manage("GET", "/api/v1/runs/5/log")
     assert (status, problem["type"]) == (502, "urn:xwheel:problem:executor-unreachable")

@@ -42,9 +42,7 @@ def test_s11_a_url_that_needs_none_stays_as_it_is(url: str) -> None:
     assert with_password(config(url=url, password=PASSWORD).database) == url
 
 
-@pytest.mark.parametrize(
-    ("content", "words"), [(None, "cannot read"), (b"", "empty"), (b"\xff", "not UTF-8")]
-)
+@pytest.mark.parametrize(("content", "words"), [(None, "cannot read"), (b"", "empty"), (b"\xff", "not UTF-8")])
 def test_s11_a_file_that_does_not_do_is_named(tmp_path: Path, content: bytes | None, words: str) -> None:
     path = tmp_path / "password"
     if content is not None:

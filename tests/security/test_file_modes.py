@@ -20,9 +20,8 @@ from tests.integration.test_quickstart import has_lines, wait_for
 from xwheel import private_files
 from xwheel.clock import ManualClock
 from xwheel.errors import ConfigError
-from xwheel.executor.journal.journal import Journal
+from xwheel.executor.journal import Journal
 from xwheel.executor.logs.run_log import RunLogs
-from xwheel.node.node import write_ports
 from xwheel.scheduler.cluster.node_locks import NodeLocks
 from xwheel.storage.database.engine import Database
 
@@ -179,7 +178,7 @@ def test_s4_the_locks_of_nodes(open_folder: Path, umask: int) -> None:
 def test_s4_the_file_with_the_ports(open_folder: Path, umask: int) -> None:
     del umask
     path = open_folder / "ports.json"
-    write_ports(path, api=1, executor_api=2)
+    private_files.replace_text(path, "{}")
     assert open_ones([path]) == {}
 
 
@@ -265,9 +264,7 @@ def test_s4_the_commands_warn_of_their_settings(open_folder: Path, command: str)
     path.write_text('[database]\nurl = "sqlite:///:memory:"\n[executor]\napp_name = ""\n')
     path.chmod(0o644)
     arguments = [command, "--config", str(path)]
-    done = subprocess.run(
-        [sys.executable, "-m", "xwheel", *arguments], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", "xwheel", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count(f"chmod 600 {path}") == 1
 

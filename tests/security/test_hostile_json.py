@@ -40,27 +40,12 @@ TYPED: list[dict[str, Any]] = [
 DEEP = [
     opening * depth + middle + closing * depth
     for depth in (100, 300, 900, 1_000, 30_000)
-    for opening, middle, closing in (
-        ("[", "", "]"),
-        ('{"a":', "1", "}"),
-        ('{"name":[', "1", "]}"),
-        ("[", "", ""),
-    )
+    for opening, middle, closing in (("[", "", "]"), ('{"a":', "1", "}"), ('{"name":[', "1", "]}"), ("[", "", ""))
     if len(opening * depth) < LIMIT - 10
 ]
 NUMBERS = [
     f'{{"id": {number}, "group_id": {number}, "logId": {number}, "jobId": {number}, "handleCode": {number}}}'
-    for number in (
-        "1e400",
-        "-1e400",
-        "9" * 400,
-        "9" * 5_000,
-        "1" + "0" * 10_000,
-        "-0",
-        "1e-400",
-        "NaN",
-        "Infinity",
-    )
+    for number in ("1e400", "-1e400", "9" * 400, "9" * 5_000, "1" + "0" * 10_000, "-0", "1e-400", "NaN", "Infinity")
 ]
 BYTES = [
     b"\xff\xfe{\x00}\x00",
@@ -70,11 +55,7 @@ BYTES = [
     b'{"a":1,"a":2}',
     b"\x00",
 ]
-HOSTILE = [
-    *(json.dumps(item).encode() for item in TYPED),
-    *(text.encode() for text in DEEP + NUMBERS),
-    *BYTES,
-]
+HOSTILE = [*(json.dumps(item).encode() for item in TYPED), *(text.encode() for text in DEEP + NUMBERS), *BYTES]
 
 
 def writing_routes(api: Api) -> list[tuple[str, str]]:
@@ -153,24 +134,10 @@ def send_too_much_to_executor_calls(api: Api, body: bytes) -> None:
 
 
 KEYS = st.sampled_from(
-    [
-        *(key for item in TYPED for key in item),
-        "name",
-        "group_id",
-        "param",
-        "ids",
-        "enabled",
-        "logId",
-        "registryKey",
-    ]
+    [*(key for item in TYPED for key in item), "name", "group_id", "param", "ids", "enabled", "logId", "registryKey"]
 )
 VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**70), 2**70)
-    | st.floats()
-    | st.text(max_size=8)
-    | st.just(CANARY),
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8) | st.just(CANARY),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=10,
 )
@@ -190,8 +157,8 @@ class Idle:
         if name in {"instance", "boot"}:
             return "instance-1"
         if name in {"accept", "lookup"}:
-            return lambda items: [None for _ in items]
-        if name == "queues":
+            return lambda items, _received_ms=0: [None for _ in items]
+        if name in {"queues", "clock"}:
             return Idle()
         return lambda *_, **__: None
 
@@ -201,13 +168,7 @@ def test_an_executor_refuses_hostile_json(body: bytes, caplog: pytest.LogCapture
     idle: Any = Idle()
     handlers: Any = Untouchable()
     target = Endpoints(
-        token=EXECUTOR_TOKEN,
-        app_name="orders",
-        workers=idle,
-        journal=idle,
-        logs=idle,
-        handlers=handlers,
-        glue_types={},
+        token=EXECUTOR_TOKEN, app_name="orders", workers=idle, journal=idle, logs=idle, handlers=handlers, glue_types={}
     )
     for path in target._routes:
         answer = target.answer("POST", path, SHARED.get, lambda: body)

@@ -127,7 +127,7 @@ def test_s2_a_stop_does_not_wait_for_those_who_read_nothing() -> None:
     app = App()
     with serving(app) as listener, strangers(listener.port) as them:
         them.read_nothing(2, b"GET /big HTTP/1.1\r\nHost: h\r\n\r\n", pipelined=250)
-        channels = listener._server.active_channels
+        channels = listener.active_channels
 
         def are_stuck() -> bool:
             now_s = time.monotonic()
@@ -168,7 +168,7 @@ def test_s2_pipelined_requests_are_answered_in_order_one_after_the_other() -> No
 
 @pytest.mark.parametrize("start", [b"", b"GET / HT", b"\r\n\r\n"], ids=["nothing", "head", "blank lines"])
 def test_s3_a_head_has_its_time_as_a_whole(start: bytes) -> None:
-    with serving(App(), head_s=0.5) as listener, connect(listener.port) as peer:
+    with serving(App(), head_s=2) as listener, connect(listener.port) as peer:
         end = time.monotonic() + 20
         peer.sendall(start)
         while not is_closed(peer):
@@ -237,7 +237,7 @@ def test_s3_nobody_who_is_served_makes_room() -> None:
         for _ in range(2):
             assert app.waiting.acquire(timeout=20)
         # all eight have been read before this one, which comes later, is accepted
-        wait_until(lambda: len(listener._server.task_dispatcher.queue) == 6)
+        wait_until(lambda: len(listener.task_dispatcher.queue) == 6)
         assert read_all(stack.enter_context(connect(listener.port))) == b""
         assert listener.cuts.refused == 1
         app.released.set()
@@ -248,25 +248,21 @@ def test_s3_nobody_who_is_served_makes_room() -> None:
 def test_s3_without_file_descriptors_somebody_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(App()) as listener, strangers(listener.port) as them:
         them.half(3)
-        wait_until(lambda: len(listener._server.active_channels) == 3)
-        accept = listener._server.accept
+        wait_until(lambda: len(listener.active_channels) == 3)
+        accept = listener.accept
 
         def fails() -> None:
-            monkeypatch.setattr(listener._server, "accept", accept)
+            monkeypatch.setattr(listener, "accept", accept)
             raise OSError(errno.EMFILE, "too many open files")
 
-        monkeypatch.setattr(listener._server, "accept", fails)
+        monkeypatch.setattr(listener, "accept", fails)
         assert get(listener.port, "/small") == b"small"
         assert sum(map(is_closed, them.halves)) == 1
         assert (listener.cuts.refused, listener.cuts.cut) == (1, 1)
 
 
 def test_s3_the_log_tells_the_sum(caplog: pytest.LogCaptureFixture) -> None:
-    with (
-        caplog.at_level(logging.WARNING),
-        serving(App(), head_s=0.2) as listener,
-        strangers(listener.port) as them,
-    ):
+    with caplog.at_level(logging.WARNING), serving(App(), head_s=0.2) as listener, strangers(listener.port) as them:
         them.half(50)
         wait_until(lambda: all(map(is_closed, them.halves)))
     (record,) = caplog.records
@@ -348,9 +344,7 @@ def test_a_question_that_fails_is_no_yes() -> None:
     def fails(environ: dict[str, Any]) -> bool:
         raise OSError("the database is away")
 
-    listener = Listener(
-        "api", app, host="127.0.0.1", port=0, threads=1, max_body_bytes=BODY_LIMIT, admits=fails
-    )
+    listener = Listener("api", app, host="127.0.0.1", port=0, threads=1, max_body_bytes=BODY_LIMIT, admits=fails)
     listener.start()
     try:
         with connect(listener.port) as peer:
@@ -369,3 +363,30 @@ def test_broken_heads_are_answered_and_closed(head: bytes, caplog: pytest.LogCap
         assert read_all(peer).startswith((b"HTTP/1.0 4", b"HTTP/1.1 4"))
         assert get(listener.port, "/small") == b"small"
     assert not caplog.records
+
+
+def post(path: str) -> bytes:
+    return b"POST %s HTTP/1.1\r\nHost: h\r\nTOKEN: %s\r\nContent-Length: 0\r\n\r\n" % (path.encode(), TOKEN.encode())
+
+
+def test_what_waited_until_its_caller_gave_up_is_not_done() -> None:
+    """The caller may have asked another node meanwhile, and then for the opposite."""
+    app = App()
+    with serving(app, threads=1) as listener, connect(listener.port) as busy, connect(listener.port) as patient:
+        busy.sendall(b"GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert app.waiting.acquire(timeout=60)
+        with connect(listener.port) as gone:
+            gone.sendall(post("/pause"))
+            wait_until(lambda: len(listener.task_dispatcher.queue) == 1)
+        patient.sendall(post("/patient"))
+        wait_until(lambda: len(listener.task_dispatcher.queue) == 2)
+        app.released.set()
+        assert patient.recv(65_536).endswith(b"small")
+    assert app.served == ["/wait", "/patient"]
+
+
+def test_nothing_is_taken_before_the_start() -> None:
+    listener = Listener("api", App(), host="127.0.0.1", port=0, threads=1, max_body_bytes=BODY_LIMIT)
+    with contextlib.closing(listener), pytest.raises(ConnectionRefusedError):
+        connect(listener.port)
+    listener.stop()

@@ -48,9 +48,7 @@ def management_routes(api: Api) -> dict[str, Methods]:
     """Every path with what its methods need, ids filled with what exists."""
     app: Any = api.management.app
     routes = falcon.inspect.inspect_routes(app)
-    return {
-        re.sub(r"\{[^}]*\}", "1", path): app.needs[path] for path in sorted({item.path for item in routes})
-    }
+    return {re.sub(r"\{[^}]*\}", "1", path): app.needs[path] for path in sorted({item.path for item in routes})}
 
 
 @pytest.fixture
@@ -117,11 +115,7 @@ def executor_calls(api: Api) -> dict[str, bytes]:
     """Every call of the executor API, as its own table has it, each with a body that would do something."""
     ((_, sink, _),) = api.executor.app._sinks  # type: ignore[union-attr]
     bodies: dict[str, Any] = {
-        "registry": {
-            "registryGroup": "EXECUTOR",
-            "registryKey": "orders",
-            "registryValue": "http://127.0.0.1:9",
-        },
+        "registry": {"registryGroup": "EXECUTOR", "registryKey": "orders", "registryValue": "http://127.0.0.1:9"},
         "callback": [{"logId": 1, "handleCode": 200}],
     }
     names = {*sink._calls, *sink._of_plugins.names}

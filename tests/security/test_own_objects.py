@@ -85,10 +85,7 @@ def test_lists_hold_the_objects_of_the_callers_groups_and_no_others(
     assert len(paths) == 11, paths
     for path in paths:
         # who may read all of them is asked for tokens and secrets, too
-        parts = [
-            items(callers.call(of("admin", group_id), "GET", path, params={"limit": 1000}))
-            for group_id in groups
-        ]
+        parts = [items(callers.call(of("admin", group_id), "GET", path, params={"limit": 1000})) for group_id in groups]
         pair = items(callers.call(of("admin", *groups[:2]), "GET", path, params={"limit": 1000}))
         nothing = items(callers.call(of("admin", UNKNOWN), "GET", path, params={"limit": 1000}))
         every = items(api.call("GET", path, params={"limit": 1000}))
@@ -98,9 +95,7 @@ def test_lists_hold_the_objects_of_the_callers_groups_and_no_others(
         assert (pair, nothing) == (parts[0] | parts[1], set()), path
 
 
-def test_pages_of_some_groups_go_on_where_they_ended(
-    api: PeopleApi, world: World, callers: PeopleCallers
-) -> None:
+def test_pages_of_some_groups_go_on_where_they_ended(api: PeopleApi, world: World, callers: PeopleCallers) -> None:
     groups = [world.group() for _ in range(3)]
     for group_id in groups:
         world.fill(group_id)
@@ -183,9 +178,7 @@ def test_a_run_that_stayed_says_nothing_of_its_job_that_moved(
     # and anyone who may run the run's group runs no job of another
     again = callers.call(of("operator", own), "POST", f"{PREFIX}/runs/{run.id}/rerun")
     assert (again.status_code, again.json["detail"]) == (404, f"job {job_id} does not exist")
-    assert (
-        callers.call(of("operator", own, other), "POST", f"{PREFIX}/runs/{run.id}/rerun").status_code == 201
-    )
+    assert callers.call(of("operator", own, other), "POST", f"{PREFIX}/runs/{run.id}/rerun").status_code == 201
 
 
 class TestMoves:
@@ -258,10 +251,7 @@ class TestMoves:
         for method, body in (("PATCH", {"window_s": 7}), ("DELETE", None)):
             api.db.transaction(lambda conn: jobs.update_job(conn, job_id, {"group_id": own}))
             answer = callers.call(of("editor", own), method, f"{PREFIX}/alarms/rules/{rule_id}", body)
-            assert (answer.status_code, answer.json["detail"]) == (
-                404,
-                f"alarm rule {rule_id} does not exist",
-            )
+            assert (answer.status_code, answer.json["detail"]) == (404, f"alarm rule {rule_id} does not exist")
 
     def test_a_planned_run_goes_with_its_job(
         self, api: PeopleApi, world: World, callers: PeopleCallers, monkeypatch: pytest.MonkeyPatch
@@ -285,16 +275,9 @@ class TestMoves:
         assert api.run(run_id).state is RunState.PLANNED
 
 
-def test_each_job_of_a_bulk_call_is_judged_by_itself(
-    api: PeopleApi, world: World, callers: PeopleCallers
-) -> None:
+def test_each_job_of_a_bulk_call_is_judged_by_itself(api: PeopleApi, world: World, callers: PeopleCallers) -> None:
     own, seen, other = world.group(), world.group(), world.group()
-    for action, role in (
-        ("start", "operator"),
-        ("stop", "operator"),
-        ("run", "operator"),
-        ("delete", "editor"),
-    ):
+    for action, role in (("start", "operator"), ("stop", "operator"), ("run", "operator"), ("delete", "editor")):
         grants = Grants(groups={own: ROLES[role], seen: ROLES["viewer"]})
         ids = [world.job(own), world.job(seen), world.job(other), UNKNOWN]
         untouched = [row for row in api.rows()["job"] if row[0] in ids[1:]]
@@ -307,9 +290,7 @@ def test_each_job_of_a_bulk_call_is_judged_by_itself(
         assert answer["failed"] == 3
 
 
-def test_a_copy_takes_the_right_to_edit_in_both_groups(
-    api: PeopleApi, world: World, callers: PeopleCallers
-) -> None:
+def test_a_copy_takes_the_right_to_edit_in_both_groups(api: PeopleApi, world: World, callers: PeopleCallers) -> None:
     own, seen, other = world.group(), world.group(), world.group()
     job_id = world.job(own)
     grants = Grants(groups={own: ROLES["editor"], seen: ROLES["viewer"]})
@@ -336,9 +317,7 @@ def test_a_job_moves_only_for_who_may_edit_in_both_groups(api: PeopleApi, world:
         assert api.parts.jobs.edit(job_id, {"group_id": seen}).group_id == seen
 
 
-def test_n34_what_a_script_runs_in_another_group_takes_the_script_right_there(
-    api: PeopleApi, world: World
-) -> None:
+def test_n34_what_a_script_runs_in_another_group_takes_the_script_right_there(api: PeopleApi, world: World) -> None:
     """A job that moves brings its script along, to the executors of that group; or is given another one on the way."""
     own, other = world.group(), world.group()
     mixed = Grants(groups={own: ROLES["editor with script"], other: ROLES["editor"]})
@@ -348,11 +327,7 @@ def test_n34_what_a_script_runs_in_another_group_takes_the_script_right_there(
         (mixed, other, own, True),
         (of("editor with script", own, other), own, other, True),
     ):
-        for changes, source in (
-            ({}, None),
-            ({"param": "x"}, new),
-            ({"glue_type": "BEAN", "handler": "demo"}, None),
-        ):
+        for changes, source in (({}, None), ({"param": "x"}, new), ({"glue_type": "BEAN", "handler": "demo"}, None)):
             job_id = world.script(begin)
             moves = {**changes, "group_id": end}
             with acting(Actor(kind=ActorKind.TOKEN, grants=grants)):
@@ -383,9 +358,7 @@ def test_an_admin_of_one_group_sees_and_ends_no_token_of_another_that_they_read(
     assert callers.call(grants, "DELETE", f"{PREFIX}/tokens/{mine}").status_code == 204
 
 
-def test_n34_versions_show_no_children_of_other_groups(
-    api: PeopleApi, world: World, callers: PeopleCallers
-) -> None:
+def test_n34_versions_show_no_children_of_other_groups(api: PeopleApi, world: World, callers: PeopleCallers) -> None:
     own, other = world.group(), world.group()
     job_id, mine, theirs = world.job(own), world.job(own), world.job(other)
     path = f"{PREFIX}/jobs/{job_id}"
@@ -414,12 +387,8 @@ class TestScripts:
         without = {"group_id": own, "name": "t", "glue_type": "SCRIPT"}
         assert callers.call(of("editor", own), "POST", f"{PREFIX}/jobs", without).status_code == 201
 
-    @pytest.mark.parametrize(
-        "change", [{"glue_source": "exit 2"}, {"glue_type": "BEAN", "handler": "demo"}], ids=str
-    )
-    def test_a_changed_job(
-        self, api: PeopleApi, world: World, callers: PeopleCallers, change: dict[str, str]
-    ) -> None:
+    @pytest.mark.parametrize("change", [{"glue_source": "exit 2"}, {"glue_type": "BEAN", "handler": "demo"}], ids=str)
+    def test_a_changed_job(self, api: PeopleApi, world: World, callers: PeopleCallers, change: dict[str, str]) -> None:
         own = world.group()
         path = f"{PREFIX}/jobs/{world.script(own)}"
         before = api.call("GET", path).json
@@ -437,9 +406,7 @@ class TestScripts:
         assert callers.call(mixed, "POST", path, {"group_id": other}).status_code == 403
         assert callers.call(mixed, "POST", path).status_code == 201
 
-    def test_what_code_declares_takes_the_place_of_a_script(
-        self, world: World, callers: PeopleCallers
-    ) -> None:
+    def test_what_code_declares_takes_the_place_of_a_script(self, world: World, callers: PeopleCallers) -> None:
         own = world.group()
         job_id = world.script(own)
         name = world.api.call("GET", f"jobs/{job_id}").json["name"]
@@ -459,9 +426,7 @@ class TestScripts:
 class TestChildren:
     """What a job runs after it: a new child takes the right to run it."""
 
-    def put(
-        self, callers: PeopleCallers, grants: Grants, job_id: int, *children: tuple[int, str | None]
-    ) -> Any:
+    def put(self, callers: PeopleCallers, grants: Grants, job_id: int, *children: tuple[int, str | None]) -> Any:
         body = {"children": [{"child_id": child_id, "param": param} for child_id, param in children]}
         return callers.call(grants, "PUT", f"{PREFIX}/jobs/{job_id}/children", body)
 
@@ -486,9 +451,7 @@ class TestChildren:
         with api.db.read() as conn:
             return jobs.children_of(conn, [job_id])
 
-    def test_what_the_caller_does_not_see_stays(
-        self, api: PeopleApi, world: World, callers: PeopleCallers
-    ) -> None:
+    def test_what_the_caller_does_not_see_stays(self, api: PeopleApi, world: World, callers: PeopleCallers) -> None:
         own, other = world.group(), world.group()
         job_id, mine, theirs, parent = (world.job(group) for group in (own, own, other, other))
         for above, below in ((job_id, [mine, theirs]), (parent, [job_id])):
@@ -505,9 +468,7 @@ class TestChildren:
         whole = callers.call(of("viewer", own, other), "GET", f"{PREFIX}/jobs/{job_id}/children").json
         assert ([child["child_id"] for child in whole["children"]], whole["parents"]) == ([theirs], [parent])
 
-    def test_a_circle_names_no_job_of_others(
-        self, api: PeopleApi, world: World, callers: PeopleCallers
-    ) -> None:
+    def test_a_circle_names_no_job_of_others(self, api: PeopleApi, world: World, callers: PeopleCallers) -> None:
         own, other = world.group(), world.group()
         first, last, theirs = world.job(own), world.job(own), world.job(other)
         for above, below in ((first, theirs), (theirs, last)):

@@ -20,18 +20,5 @@ def test_a_test_that_is_named_exists(path: str, name: str) -> None:
 
 def test_every_rule_and_test_of_the_list_is_there() -> None:
     assert {int(number) for number in re.findall(r"\bR(\d+)", PAGE)} == set(range(1, 16))
-    assert set(re.findall(r"\bT(\d+)", PAGE)) == {
-        "2",
-        "3",
-        "5",
-        "6",
-        "7",
-        "8",
-        "10",
-        "11",
-        "12",
-        "13",
-        "14",
-        "17",
-    }
+    assert set(re.findall(r"\bT(\d+)", PAGE)) == {"2", "3", "5", "6", "7", "8", "10", "11", "12", "13", "14", "17"}
     assert len(NAMED) > 30

@@ -172,9 +172,7 @@ class Matrix:
             self.wrong.append(f"{what}: {right.status}")
 
 
-def test_every_role_gets_what_the_table_says_and_no_more(
-    api: PeopleApi, world: World, callers: PeopleCallers
-) -> None:
+def test_every_role_gets_what_the_table_says_and_no_more(api: PeopleApi, world: World, callers: PeopleCallers) -> None:
     matrix = Matrix(world, callers)
     for path, needs in table(api).items():
         for method, need in needs.items():
@@ -220,17 +218,14 @@ def cookie(
         return safe if method == "GET" else right
 
     return Credential(
-        lambda method, where, call: who().call(method, where, call.body, params=dict(call.params), **options),
-        judge,
+        lambda method, where, call: who().call(method, where, call.body, params=dict(call.params), **options), judge
     )
 
 
 def credentials(api: PeopleApi, callers: PeopleCallers, tenant: Tenant) -> dict[str, Credential]:
     """Everything that can be shown, all of it of somebody who may do everything, or could once."""
     disabled, gone = Person(api, "disabled", ALL), Person(api, "gone", ALL)
-    api.db.transaction(
-        lambda conn: accounts.update_account(conn, disabled.account.id, {"disabled": True}, NOW)
-    )
+    api.db.transaction(lambda conn: accounts.update_account(conn, disabled.account.id, {"disabled": True}, NOW))
     api.db.transaction(lambda conn: sessions.delete_sessions_of(conn, gone.account.id))
     ended = callers.new_token("ended", expires_ms=api.clock.now_ms() + 1)
     elsewhere = callers.new_token("elsewhere", networks=("192.0.2.0/24",))
@@ -283,9 +278,7 @@ class Credentials:
                 status = call.status(answer := self._known[name].show(method, where, call))
                 # of many wrong tokens some are told to wait
                 if status not in {right, 429 if right == 401 else right}:
-                    self.wrong.append(
-                        f"{method} {path} with {name}: {status} instead of {right}: {answer.text}"
-                    )
+                    self.wrong.append(f"{method} {path} with {name}: {status} instead of {right}: {answer.text}")
         if facts(self._api) != before:
             self.wrong.append(f"{method} {path}: a refused call changed something")
         for name, right in rights.items():
@@ -302,9 +295,7 @@ class Credentials:
         return call, url(call.path if call.own is None else f"{call.path}{call.own(person)}")
 
 
-def test_every_credential_gets_what_the_table_says(
-    api: PeopleApi, world: World, callers: PeopleCallers
-) -> None:
+def test_every_credential_gets_what_the_table_says(api: PeopleApi, world: World, callers: PeopleCallers) -> None:
     judge = Credentials(api, world, callers)
     for path, needs in table(api).items():
         for method, need in needs.items():

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.component.api.conftest import EXECUTOR_TOKEN
+from xwheel.clock import ManualClock
 from xwheel.config import build_config
 from xwheel.executor.handlers import Handler
 from xwheel.executor.intake.endpoints import Endpoints
 from xwheel.plugin import Command, GlueRequest, HandlerLookup
 from xwheel.wire import codec
-from xwheel.wire.codec import batch
 from xwheel.wire.contract import TOKEN_HEADER
 from xwheel.wire.messages import TriggerRequest
 
@@ -39,7 +39,9 @@ class Nothing:
     instance = INSTANCE
     boot = "boot-1"
 
-    def accept(self, items: list[Any]) -> list[Any]:
+    clock = ManualClock()
+
+    def accept(self, items: list[Any], _received_ms: int | None = None) -> list[Any]:
         assert not any(isinstance(found, Handler) for _, found in items)
         return [problem for _, problem in items]
 
@@ -77,18 +79,16 @@ def request_of(glue_type: str) -> TriggerRequest:
 
 @pytest.mark.parametrize("path", ["/run", "/trigger", "/runBatch"])
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_default_executor_refuses_every_script(
-    path: str, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_default_executor_refuses_every_script(path: str, name: str, caplog: pytest.LogCaptureFixture) -> None:
     request = request_of(name)
     body = codec.encode_trigger(request)
     if path == "/runBatch":
-        body = batch.encode_batch(INSTANCE, [request])
+        body = codec.encode_batch(INSTANCE, [request])
     with caplog.at_level(logging.WARNING):
         answer = endpoints().answer("POST", path, {TOKEN_HEADER: EXECUTOR_TOKEN}.get, lambda: body)
     message = answer.message
     if path == "/runBatch":
-        (item,) = batch.read_batch_reply(answer.data).answers
+        (item,) = codec.read_batch_reply(answer.data).answers
         assert not item.ok
         message = item.message
     else:

@@ -109,10 +109,7 @@ def test_what_is_right_is_not_found(source: str) -> None:
 
 def test_every_token_is_compared_by_the_function_that_takes_the_same_time() -> None:
     """The doors of both HTTP sides call it, and nothing else decides there."""
-    for where, function in (
-        ("xwheel/wire/contract.py", "check_token"),
-        ("xwheel/access/tokens.py", "_matches"),
-    ):
+    for where, function in (("xwheel/wire/contract.py", "check_token"), ("xwheel/access/tokens.py", "_matches")):
         tree = ast.parse((ROOT / where).read_text())
         (body,) = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == function]
         calls = {ast.unparse(n.func) for n in ast.walk(body) if isinstance(n, ast.Call)}

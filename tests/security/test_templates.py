@@ -81,18 +81,7 @@ def test_marks_of_other_languages_are_text(template: str) -> None:
 
 
 PIECES = st.sampled_from(
-    [
-        *REACHING,
-        *HARMLESS,
-        *(f"${{{name}}}" for name in NAMES),
-        "${result:json}",
-        "$$",
-        "$",
-        "{",
-        "}",
-        ":json",
-        ".",
-    ]
+    [*REACHING, *HARMLESS, *(f"${{{name}}}" for name in NAMES), "${result:json}", "$$", "$", "{", "}", ":json", "."]
 )
 TEMPLATES = st.lists(PIECES | st.text(alphabet="${}._:jsonrelt4 ", max_size=6), max_size=6).map("".join)
 RESULTS = st.text(max_size=30) | PIECES
@@ -127,9 +116,7 @@ def test_a_template_gives_what_a_table_of_texts_gives(template: str, result: str
         "result.4": result,
     }
     values = {f"${{{name}}}": text for name, text in plain.items()}
-    values |= {
-        f"${{{name}:json}}": json.dumps(text, ensure_ascii=False)[1:-1] for name, text in plain.items()
-    }
+    values |= {f"${{{name}:json}}": json.dumps(text, ensure_ascii=False)[1:-1] for name, text in plain.items()}
     wanted = meant(template, values)
     if wanted is None:
         with pytest.raises(TemplateError):

@@ -37,16 +37,11 @@ class Api(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if "/runs/1/log" in self.path:
             content = (
-                f"one {RED}red\x1b[0m\nprogress 1%\rprogress 2%\r\ntwo {HOSTILE}\n"
-                f"中文 🙂 👩\u200d🚀 {RED}still red\n"
+                f"one {RED}red\x1b[0m\nprogress 1%\rprogress 2%\r\ntwo {HOSTILE}\n中文 🙂 👩\u200d🚀 {RED}still red\n"
             )
-            self._answer(
-                200, {"run_id": 1, "from_line": 1, "next_line": 4, "content": content, "is_end": True}
-            )
+            self._answer(200, {"run_id": 1, "from_line": 1, "next_line": 4, "content": content, "is_end": True})
         else:
-            self._answer(
-                502, {"title": "refused", "detail": f"the executor said {HOSTILE}\nxwheel: all is well"}
-            )
+            self._answer(502, {"title": "refused", "detail": f"the executor said {HOSTILE}\nxwheel: all is well"})
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()
@@ -75,11 +70,7 @@ def on_terminal(node: str, *words: str) -> str:
     mine = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
     environment = {**mine, "XWHEEL_URL": node, "XWHEEL_TOKEN": "t" * 20}
     process = subprocess.Popen(
-        [sys.executable, "-m", "xwheel", *words],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env=environment,
+        [sys.executable, "-m", "xwheel", *words], stdin=slave, stdout=slave, stderr=slave, env=environment
     )
     os.close(slave)
     found = b""
@@ -95,9 +86,7 @@ def on_terminal(node: str, *words: str) -> str:
 
 def piped(node: str, *words: str) -> str:
     environment = {**os.environ, "XWHEEL_URL": node, "XWHEEL_TOKEN": "t" * 20}
-    done = subprocess.run(
-        [sys.executable, "-m", "xwheel", *words], capture_output=True, env=environment, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", "xwheel", *words], capture_output=True, env=environment, check=False)
     return (done.stdout + done.stderr).decode()
 
 
@@ -138,9 +127,7 @@ def test_s7_an_error_is_one_line_of_visible_text(node: str, run: Any) -> None:
     assert text.count("\n") == 1
 
 
-def test_s7_json_says_the_same_without_a_byte_that_a_terminal_obeys(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_s7_json_says_the_same_without_a_byte_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
     value = {"message": HOSTILE, "name": "中文 🙂"}
     print_json(value)
     text = capsys.readouterr().out
@@ -170,9 +157,7 @@ def test_s7_colours_in_pieces() -> None:
 
 def test_s7_what_others_say_adds_no_line_to_the_log_of_a_process() -> None:
     formatter = PlainFormatter("%(levelname)s %(message)s")
-    said = logging.makeLogRecord(
-        {"msg": "it said %s", "args": (f"{OSC_52}\nERROR forged",), "levelname": "INFO"}
-    )
+    said = logging.makeLogRecord({"msg": "it said %s", "args": (f"{OSC_52}\nERROR forged",), "levelname": "INFO"})
     assert formatter.format(said) == "INFO it said \\x1b]52;c;cm0gLXJmIH4K\\x07\\nERROR forged"
     try:
         raise ValueError(HOSTILE)

@@ -60,9 +60,7 @@ class Thief:
 
     def loot(self) -> str:
         """All that was sent to it, as text."""
-        return "\n".join(
-            f"{path} {headers} {body.decode('utf-8', 'replace')}" for path, headers, body in self.calls
-        )
+        return "\n".join(f"{path} {headers} {body.decode('utf-8', 'replace')}" for path, headers, body in self.calls)
 
     def close(self) -> None:
         self._server.shutdown()
@@ -121,9 +119,7 @@ def test_s1_the_shared_token_goes_only_to_who_registered_with_it(site: Site, thi
         honest.close()
 
 
-def test_s1_an_address_that_comes_again_with_the_groups_token_gets_no_other_any_more(
-    site: Site, thief: Thief
-) -> None:
+def test_s1_an_address_that_comes_again_with_the_groups_token_gets_no_other_any_more(site: Site, thief: Thief) -> None:
     """The executor that held the shared token is gone, and the thief took over its port."""
     assert register(site, thief.address, EXECUTOR_TOKEN)["code"] == 200
     assert register(site, thief.address, GROUP_TOKEN)["code"] == 200
@@ -163,9 +159,7 @@ class Loot:
         self._thief = thief
 
     def tokens(self) -> set[str]:
-        return {
-            value for _, headers, _ in self._thief.calls for value in headers.values() if len(value) >= 16
-        }
+        return {value for _, headers, _ in self._thief.calls for value in headers.values() if len(value) >= 16}
 
     def opens(self, token: str, honest: Thief) -> list[str]:
         """Return what a token does to the other group."""
@@ -199,19 +193,13 @@ def test_s1_with_one_groups_credentials_nothing_of_another_group_opens(
     honest = Thief()
     try:
         made = {
-            name: site.manage("POST", "/api/v1/secrets", {"name": f"{name}-1", "group_id": group})[1][
-                "secret"
-            ]
+            name: site.manage("POST", "/api/v1/secrets", {"name": f"{name}-1", "group_id": group})[1]["secret"]
             for name, group in (("orders", site.orders), ("billing", site.billing))
         }
         there = {"registryGroup": "EXECUTOR", "registryKey": "billing", "registryValue": honest.address}
         assert site.report("registry", there, made["billing"], "")["code"] == 200
         row = make_run(
-            7,
-            job_id=site.job_of_billing,
-            group_id=site.billing,
-            address=honest.address,
-            state=RunState.RUNNING,
+            7, job_id=site.job_of_billing, group_id=site.billing, address=honest.address, state=RunState.RUNNING
         )
         site.db.transaction(lambda conn: runs.insert_runs(conn, [row]))
         own = made["orders"] if with_secret else GROUP_TOKEN

@@ -101,10 +101,7 @@ class FakeAdmin:
                 found = done()
                 if found:
                     return found
-                if (
-                    not self._changed.wait(max(0.0, min(0.05, end - time.monotonic())))
-                    and time.monotonic() > end
-                ):
+                if not self._changed.wait(max(0.0, min(0.05, end - time.monotonic()))) and time.monotonic() > end:
                     raise AssertionError(f"not seen in {deadline_s} s; outcomes: {self.outcomes[-5:]}")
 
     def outcome(self, log_id: int, deadline_s: float = DEADLINE_S) -> dict[str, Any]:
@@ -153,8 +150,7 @@ class FakeAdmin:
     def _take(self, uri: str, message: Any) -> dict[str, Any]:
         if uri in ("registry", "registryRemove"):
             if not all(
-                str(message.get(key) or "").strip()
-                for key in ("registryGroup", "registryKey", "registryValue")
+                str(message.get(key) or "").strip() for key in ("registryGroup", "registryKey", "registryValue")
             ):
                 return self._fail("Illegal Argument.")
             (self.registered if uri == "registry" else self.removed).append(message)
@@ -188,14 +184,7 @@ class FakeAdmin:
 
     def _ok(self) -> dict[str, Any]:
         if self.generation == 0:
-            return {
-                "code": 200,
-                "msg": "Success",
-                "content": None,
-                "data": None,
-                "success": True,
-                "xwheel": 1,
-            }
+            return {"code": 200, "msg": "Success", "content": None, "data": None, "success": True, "xwheel": 1}
         if self.generation <= 2:
             return {"code": 200, "msg": None, "content": None}
         return {"code": 200, "msg": "Success", "data": None, "success": True}
@@ -205,9 +194,7 @@ class FakeAdmin:
 
     # -- calling executors ----------------------------------------------------------------------------------
 
-    def call(
-        self, address: str, path: str, message: Any = None, *, token: str | None = TOKEN
-    ) -> dict[str, Any]:
+    def call(self, address: str, path: str, message: Any = None, *, token: str | None = TOKEN) -> dict[str, Any]:
         """Call an executor as this generation does; return the envelope."""
         status, reply = raw_call(
             address,

@@ -37,9 +37,7 @@ class Wire:
         if said is None:
             return HttpResult(key=call.key, status=0, body=b"", error="refused", sent=False, cost_ms=1)
         code = 200 if said else 500
-        return HttpResult(
-            key=call.key, status=200, body=b'{"code":%d}' % code, error="", sent=True, cost_ms=1
-        )
+        return HttpResult(key=call.key, status=200, body=b'{"code":%d}' % code, error="", sent=True, cost_ms=1)
 
     def wake(self) -> None: ...
 

@@ -44,6 +44,7 @@ WHOLE: Final = (
     f"{SCHEDULER}/fire/test_stale_nodes.py",
     f"{SCHEDULER}/plan/test_claim_seen.py",
     f"{SCHEDULER}/test_observers.py",
+    f"{SCHEDULER}/test_pulse.py",
     f"{SCHEDULER}/upkeep/test_retention.py",
     f"{REPORTS}/test_overview.py",
     f"{REPORTS}/test_storage.py",
@@ -121,10 +122,7 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_rows_that_go_during_a_verification_are_not_missed",
     ),
     f"{ALARMS}/test_channels.py": ("test_what_waits_in_memory_is_left_to_the_next_holder_of_the_lease",),
-    f"{ALARMS}/test_ends.py": (
-        "test_the_nearest_rule_of_a_kind_wins",
-        "test_a_new_node_knows_the_open_alarms",
-    ),
+    f"{ALARMS}/test_ends.py": ("test_the_nearest_rule_of_a_kind_wins", "test_a_new_node_knows_the_open_alarms"),
     f"{ALARMS}/test_watch.py": (
         "test_many_open_runs_are_read_in_batches",
         "test_a_job_that_does_not_run_is_told_once_and_again_after_it_ran",
@@ -149,9 +147,7 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_who_comes_or_goes_while_the_rows_are_read_stays_so",
     ),
     f"{SCHEDULER}/executors/test_by_hand.py": ("test_a_secret_that_ended_is_sent_no_more",),
-    f"{SCHEDULER}/executors/test_secrets.py": (
-        "test_the_shared_token_takes_out_nothing_that_proved_a_groups_secret",
-    ),
+    f"{SCHEDULER}/executors/test_secrets.py": ("test_the_shared_token_takes_out_nothing_that_proved_a_groups_secret",),
     f"{SCHEDULER}/finish/test_child_links.py": (
         "test_links_are_replaced_and_the_revision_rises",
         "test_two_changes_at_once_close_no_circle",
@@ -178,9 +174,7 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_what_is_open_is_read_from_the_open_runs_only",
         "test_n8_an_older_run_takes_no_newer_ones_place",
     ),
-    f"{SCHEDULER}/fire/test_limits_property.py": (
-        "test_never_more_than_allowed_and_everything_goes_in_due_order",
-    ),
+    f"{SCHEDULER}/fire/test_limits_property.py": ("test_never_more_than_allowed_and_everything_goes_in_due_order",),
     f"{SCHEDULER}/fire/test_stages.py": (
         "test_each_holder_gets_a_higher_epoch_for_every_partition",
         "test_a_missing_lease_row_stops_the_node",

@@ -49,9 +49,7 @@ class Callers:
         """Call the management API with a token that may do this."""
         return self.show(f"Bearer {self.token(grants)}", method, path, body, **options)
 
-    def show(
-        self, authorization: str | None, method: str, path: str, body: object = None, **options: Any
-    ) -> Any:
+    def show(self, authorization: str | None, method: str, path: str, body: object = None, **options: Any) -> Any:
         """Call the management API, and show this; from an address of its own, so that none is made to wait."""
         self._count += 1
         peer = f"10.{self._count >> 16 & 127}.{self._count >> 8 & 255}.{self._count & 255}"

@@ -13,6 +13,7 @@ import xwheel_devtools.hooks
 import xwheel_job_versions.hooks
 import xwheel_jobs_as_code.hooks
 import xwheel_reports.hooks
+import xwheel_why.hooks
 
 from xwheel.cli import main
 from xwheel.cli.lazy import LazyCommands
@@ -31,13 +32,12 @@ def every_command() -> Any:
         *xwheel_job_versions.hooks.COMMANDS,
         *xwheel_jobs_as_code.hooks.COMMANDS,
         *xwheel_reports.hooks.COMMANDS,
+        *xwheel_why.hooks.COMMANDS,
     ):
         *before, name = item.name.split("/")
         group: Any = root
         for word in before:
             group = group.commands[word]
             group = getattr(group, "loaded", group)
-        group.commands[name] = LazyCommands(
-            name, CommandPlace(item.module, item.help, getattr(item, "is_one", False))
-        )
+        group.commands[name] = LazyCommands(name, CommandPlace(item.module, item.help, getattr(item, "is_one", False)))
     return root

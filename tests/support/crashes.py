@@ -21,8 +21,7 @@ class Snapshot:
             found = MetaData()
             found.reflect(conn)
             self._rows: dict[Any, list[dict[str, Any]]] = {
-                table: [dict(row) for row in conn.execute(table.select()).mappings()]
-                for table in found.sorted_tables
+                table: [dict(row) for row in conn.execute(table.select()).mappings()] for table in found.sorted_tables
             }
 
     def restore(self, db: Database) -> None:

@@ -322,12 +322,7 @@ CASES: dict[str, list[Case]] = {
         ),
     ],
     "The request": [
-        Case(
-            "no-connection",
-            "finds no connection",
-            no_connection,
-            f"never: {UNREACHABLE}",
-        ),
+        Case("no-connection", "finds no connection", no_connection, f"never: {UNREACHABLE}"),
         Case(
             "no-connection-wait",
             "finds no connection; with `wait_for_executor_s`",
@@ -345,13 +340,7 @@ CASES: dict[str, list[Case]] = {
         Case("request-lost", "is lost on the way", request_lost, ONCE, UNHEARD),
         Case("answer-lost", "arrives, and its answer is lost", answer_lost, ONCE),
         Case("refused", "is refused, such as by a full queue", refused, f"never: {BUSY}"),
-        Case(
-            "refused-retry",
-            "is refused; with a retry",
-            refused,
-            f"once: {BUSY}, then `succeeded`",
-            job=RETRY,
-        ),
+        Case("refused-retry", "is refused; with a retry", refused, f"once: {BUSY}, then `succeeded`", job=RETRY),
     ],
     "The executor": [
         Case("dies-waiting", "dies before the handler began", dies_waiting, *UNBEGUN_GONE),
@@ -433,13 +422,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "The handler": [
         Case("raises", "raises", raises, "once: `failed`"),
-        Case(
-            "raises-retry",
-            "raises; with a retry",
-            raises,
-            "twice: `failed`, then `succeeded`",
-            job=RETRY,
-        ),
+        Case("raises-retry", "raises; with a retry", raises, "twice: `failed`, then `succeeded`", job=RETRY),
     ],
     "A person": [
         Case(
@@ -465,10 +448,7 @@ CASES: dict[str, list[Case]] = {
             job=RETRY,
         ),
         Case(
-            "stopped-planned",
-            "stops the job before the run is sent",
-            stopped_planned,
-            "never: `cancelled` (stopped)",
+            "stopped-planned", "stops the job before the run is sent", stopped_planned, "never: `cancelled` (stopped)"
         ),
         Case(
             "stopped-running",
@@ -491,8 +471,7 @@ def table(kind: str) -> str:
         for case in shown:
             stories = case.expected(kind)
             cells = [
-                "the same" if index and story == stories[index - 1] else story
-                for index, story in enumerate(stories)
+                "the same" if index and story == stories[index - 1] else story for index, story in enumerate(stories)
             ]
             lines.append(f"| {case.fault} | {' | '.join(cells)} | `{case.name}` |")
     return "\n".join(lines)

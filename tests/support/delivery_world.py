@@ -171,9 +171,7 @@ class World:
         self._connect()
         self.pass_time(DUE_MS - NOW - 1000)  # so that no executor is news
         once = {"schedule_type": "FIX_RATE", "schedule_conf": "1d", "anchor_ms": DUE_MS}
-        self.jobs: list[Job] = [
-            self.node.job(name=name, **once, **policy, **job) for name, policy in POLICIES.items()
-        ]
+        self.jobs: list[Job] = [self.node.job(name=name, **once, **policy, **job) for name, policy in POLICIES.items()]
 
     # -- what happens -----------------------------------------------------------------------------------------
 
@@ -277,12 +275,8 @@ class World:
     def story(self, job: Job) -> str:
         """Return how often and when the handler of a job began, and how its runs ended."""
         attempts = sorted(self.node.runs(job.id), key=lambda run: run.attempt)
-        ends = ", then ".join(
-            f"`{run.state}`" + (f" ({run.reason})" if run.reason else "") for run in attempts
-        )
-        times_ms = sorted(
-            at_ms - DUE_MS for peer in self.peers for job_id, at_ms in peer.begun if job_id == job.id
-        )
+        ends = ", then ".join(f"`{run.state}`" + (f" ({run.reason})" if run.reason else "") for run in attempts)
+        times_ms = sorted(at_ms - DUE_MS for peer in self.peers for job_id, at_ms in peer.begun if job_id == job.id)
         return f"{_begins(times_ms)}: {ends}"
 
     # -- how it works -----------------------------------------------------------------------------------------
@@ -329,9 +323,7 @@ class World:
         for item in peer.taken.values():
             if item.state != "finished" or item.told:
                 continue
-            outcome = Outcome(
-                run_id=item.run.id, state=item.ends, reason=item.reason, created_ms=item.run.created_ms
-            )
+            outcome = Outcome(run_id=item.run.id, state=item.ends, reason=item.reason, created_ms=item.run.created_ms)
             try:
                 self.node.scheduler.finishing.finisher.finish([outcome])
             except DatabaseUnreachableError:

@@ -139,19 +139,7 @@ def raises(ctx: JobContext) -> None:
     raise ValueError(ctx.param)
 
 
-HANDLERS = [
-    quick,
-    slow,
-    waits,
-    prints,
-    in_process,
-    stubborn,
-    leaves_child,
-    daemonizes,
-    blocks_helper,
-    exits,
-    raises,
-]
+HANDLERS = [quick, slow, waits, prints, in_process, stubborn, leaves_child, daemonizes, blocks_helper, exits, raises]
 
 
 def main() -> None:

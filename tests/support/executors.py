@@ -36,9 +36,7 @@ def make_executor(admin: FakeAdmin, data_dir: Path, handlers: list[object], **se
 
 
 @contextmanager
-def executor_of(
-    admin: FakeAdmin, data_dir: Path, handlers: list[object], **settings: Any
-) -> Iterator[Executor]:
+def executor_of(admin: FakeAdmin, data_dir: Path, handlers: list[object], **settings: Any) -> Iterator[Executor]:
     """Run an executor and stop it in the end."""
     executor = make_executor(admin, data_dir, handlers, **settings)
     executor.start()

@@ -67,9 +67,7 @@ class FreshEnvironment:
         copy.mkdir(parents=True)
         for name in SOURCES:
             if (ROOT / name).is_dir():
-                shutil.copytree(
-                    ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.cpp")
-                )
+                shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.cpp"))
             else:
                 shutil.copy(ROOT / name, copy)
         self.run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(work), str(copy))

@@ -48,9 +48,7 @@ class Tenant:
         self.group_id = db.transaction(
             lambda conn: executors.insert_group(conn, app_name=app_name, title="", now_ms=NOW).id
         )
-        db.transaction(
-            lambda conn: tokens.insert_token(conn, app_name, self.token, NOW, group_id=self.group_id)
-        )
+        db.transaction(lambda conn: tokens.insert_token(conn, app_name, self.token, NOW, group_id=self.group_id))
 
     def post(self, call: str, body: object, headers: dict[str, str] | None = None) -> falcon.testing.Result:
         sent = {TOKEN_HEADER: self.token, APP_NAME_HEADER: self.app_name} | (headers or {})

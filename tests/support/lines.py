@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from xwheel.scheduler.records import Parcel
-from xwheel.wire.codec import encode_response
-from xwheel.wire.codec.batch import batch_payload
+from xwheel.wire.codec import batch_payload, encode_response
 from xwheel.wire.contract import FAIL, OK
 from xwheel.wire.http import HttpCall, HttpClient, HttpResult
-from xwheel.wire.http.curl import failed
 from xwheel.wire.messages import BatchAnswer, Response
 
 
@@ -42,7 +40,7 @@ class Silence:
     def poll(self, timeout_ms: int) -> list[HttpResult]:
         del timeout_ms
         calls, self._calls = self._calls, []
-        return [failed(call, "no route to host", sent=False, cost_ms=0) for call in calls]
+        return [HttpResult(key=call.key, error="no route to host", sent=False) for call in calls]
 
     def wake(self) -> None:
         """Nothing waits."""
@@ -81,13 +79,7 @@ class Line:
         """Nothing is open."""
 
     def reply(
-        self,
-        *,
-        status: int = 200,
-        body: bytes = b"",
-        error: str = "",
-        sent: bool = True,
-        repeated: bool = False,
+        self, *, status: int = 200, body: bytes = b"", error: str = "", sent: bool = True, repeated: bool = False
     ) -> Parcel:
         """Let the oldest call come back with the next poll; return its parcel.
 
@@ -118,12 +110,7 @@ def bodies_of(parcel: Parcel, ok: bool, message: str = "", *, not_yet: bool = Fa
 
 
 def batch_body(
-    parcel: Parcel,
-    given: dict[int, bool],
-    message: str = "",
-    instance: str | None = None,
-    *,
-    not_yet: bool = False,
+    parcel: Parcel, given: dict[int, bool], message: str = "", instance: str | None = None, *, not_yet: bool = False
 ) -> bytes:
     """Return an xwheel executor's answer about some runs."""
     answers = [

@@ -156,9 +156,7 @@ class Reader:
         variables: Environment besides the site's, in the same way.
     """
 
-    def __init__(
-        self, site: ListingSite, folder: Path, words: Mapping[str, str], variables: Mapping[str, str]
-    ) -> None:
+    def __init__(self, site: ListingSite, folder: Path, words: Mapping[str, str], variables: Mapping[str, str]) -> None:
         self.folder = folder
         facts = {**site.facts(), "here": str(folder)}
         given = {"http://127.0.0.1:8080": "{url}", "/etc/xwheel": "{here}", **words}

@@ -7,9 +7,10 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
+from tests.support.databases import as_made
 from tests.support.rows import NOW
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema.tables import job, run
+from xwheel.storage.schema.tables import RUN_TABLES, job, metadata, open_run
 
 RUNS: Final = 1_000_000
 JOBS: Final = 20_000
@@ -19,6 +20,9 @@ WAITING: Final = 400
 
 SENT: Final = 600
 """The ones before are dispatching or running."""
+
+PARTS: Final = 10
+"""Partitions of the history, where it has such."""
 
 APART_MS: Final = 3456
 """Between the due times of two runs; a million of them are forty days."""
@@ -93,15 +97,40 @@ def fill(db: Database, of: History = MILLION) -> None:
         if db.backend == "postgresql":
             _skip_ids(conn)
         _copy(conn, "run_log", of.runs // 4, _log_columns(of))
-    indexes = sorted(run.indexes, key=lambda index: str(index.name))
+    made = as_made(metadata, db.backend)
+    indexes = sorted(
+        (index for table in RUN_TABLES for index in made.tables[table.name].indexes), key=lambda index: str(index.name)
+    )
     with db.write() as conn:
+        _divide(conn, of.runs)
         # to make an index of rows that are there takes a fraction of the time
         for index in indexes:
             index.drop(conn)
         inner = {"job_id": of.job_of(), "state": of.state(), "due_ms": of.due()}
-        _copy(conn, "run", of.runs, {**_run_columns(of), **{name: name for name in inner}}, inner)
+        columns = {**_run_columns(of), **{name: name for name in inner}}
+        for table in RUN_TABLES:
+            held = {name: value for name, value in columns.items() if name in table.c}
+            where = f"n {'>' if table is open_run else '<='} {of.runs - WAITING - SENT}"
+            _copy(conn, table.name, of.runs, held, inner, where)
         for index in indexes:
             index.create(conn)
+
+
+def _divide(conn: Connection, runs: int) -> None:
+    """Let the history have partitions of as many runs each, if it may have any, and some empty ones behind them."""
+    bounds = [runs * number // PARTS for number in range(1, PARTS + 1)]
+    names = [f"run_history_days_{number}_{number + 1}" for number in range(PARTS)]
+    if conn.dialect.name == "postgresql":
+        (before,) = conn.execute(
+            text("SELECT relname FROM pg_class WHERE relname ~ '^run_history_days_0_[0-9]*$'")
+        ).one()
+        conn.execute(text(f"DROP TABLE {before}"))
+        for name, first, end in zip(names, ["MINVALUE", *bounds], bounds, strict=False):
+            conn.execute(text(f"CREATE TABLE {name} PARTITION OF run_history FOR VALUES FROM ({first}) TO ({end})"))
+    elif conn.dialect.name == "mysql":
+        parts = [f"PARTITION {name} VALUES LESS THAN ({end})" for name, end in zip(names, bounds, strict=True)]
+        parts += [f"PARTITION more{number} VALUES LESS THAN ({10**12 + number})" for number in range(2)]
+        conn.execute(text(f"ALTER TABLE run_history PARTITION BY RANGE (id) ({', '.join(parts)})"))
 
 
 def _skip_ids(conn: Connection) -> None:
@@ -115,14 +144,19 @@ def analyze(db: Database) -> None:
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
         if db.backend == "mysql":
             conn.execute(
-                text("ANALYZE TABLE run, run_log, job, hourly_report, job_child, child_arrival")
+                text("ANALYZE TABLE open_run, run_history, run_log, job, hourly_report, job_child, child_arrival")
             ).all()
         else:
             conn.execute(text("ANALYZE"))
 
 
 def _copy(
-    conn: Connection, table: str, count: int, columns: dict[str, str], inner: dict[str, str] | None = None
+    conn: Connection,
+    table: str,
+    count: int,
+    columns: dict[str, str],
+    inner: dict[str, str] | None = None,
+    where: str = "",
 ) -> None:
     """Insert rows made of expressions over ``n``, which counts from 1, and ``words``, the same as text.
 
@@ -134,6 +168,8 @@ def _copy(
     if inner:
         parts = ", ".join(f"{value} AS {name}" for name, value in inner.items())
         source = f"(SELECT n, words, {parts} FROM {source}) AS made"
+    if where:
+        source = f"{source} WHERE {where}"
     conn.execute(text(f"INSERT INTO {table} ({names}) SELECT {', '.join(columns.values())} FROM {source}"))
 
 
@@ -233,7 +269,6 @@ def _run_columns(of: History) -> dict[str, str]:
         "chain_depth": "0",
         "attempt": "1",
         "retries_left": "0",
-        "open_partition": "CASE WHEN state = 'planned' THEN job_id % 64 ELSE NULL END",
         "epoch": f"CASE WHEN n > {of.runs - WAITING // 2} THEN 0 ELSE 1 END",
         "planned_ms": "due_ms",
         "created_ms": "due_ms",
@@ -249,7 +284,7 @@ def _run_columns(of: History) -> dict[str, str]:
         "skip_count": "0",
     }
     known = {"job_id", "state", "due_ms"}
-    missing = {c.name for c in run.columns if not c.nullable} - set(made) - known
+    missing = {c.name for c in open_run.columns if not c.nullable} - set(made) - known
     assert not missing, f"columns of run that have no value here: {missing}"
     return made
 

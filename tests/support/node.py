@@ -13,7 +13,6 @@ from xwheel.config import Config, build_config
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
 from xwheel.node.loops import Scheduler
 from xwheel.node.pipeline import Core
-from xwheel.plugin import AlarmChannel, LogStore
 from xwheel.plugin.discovery import Plugins, load_plugins
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
@@ -45,26 +44,20 @@ class HandNode:
         db: Database,
         clock: ManualClock,
         *,
-        channels: Sequence[AlarmChannel] = (),
         types: Sequence[Any] = (),
-        stores: Sequence[LogStore] = (),
         trusted: bool = True,
         **settings: dict[str, Any],
     ) -> None:
         self.db = db
         self.clock = clock
         self.config: Config = build_config(settings)
-        named = Registry("alarm channel", {item.name: item for item in channels}, {})
         ours = plugins().schedule_types
         kinds = {**ours, **{item.name: item for item in types}}
         known = Registry("schedule type", kinds, {}, kinds if trusted else ours.trusted)
-        logs = Registry("log store", {item.name: item for item in stores}, {})
         installed = self.installed(
             dataclasses.replace(
                 plugins(),
-                alarm_channels=named,
                 schedule_types=known,
-                log_stores=logs,
                 # they keep what they know of one database
                 resources=Registry("set of resources", {}, {}),
                 observers=Registry("observer", {}, {}),
@@ -73,14 +66,7 @@ class HandNode:
         self.line = Line()
         self.plugs = {purpose: Plug() for purpose in ("check", "beats", "addresses", "logs")}
         self.scheduler = Scheduler(
-            Core(
-                self.config,
-                db,
-                installed,
-                "x" * 32,
-                clock,
-                transport=lambda purpose, _: self._client(purpose),
-            )
+            Core(self.config, db, installed, "x" * 32, clock, transport=lambda purpose, _: self._client(purpose))
         )
         self.sent: list[Parcel] = self.line.sent
         self.in_lane: set[int] = set()
@@ -115,16 +101,12 @@ class HandNode:
 
     def group(self, app_name: str = "demo") -> int:
         return self.db.transaction(
-            lambda conn: (
-                executors.insert_group(conn, app_name=app_name, title=app_name, now_ms=self.clock.now_ms()).id
-            )
+            lambda conn: executors.insert_group(conn, app_name=app_name, title=app_name, now_ms=self.clock.now_ms()).id
         )
 
     def register(self, *addresses: str, app_name: str = "demo", **facts: Any) -> list[RegisteredExecutor]:
         made = [
-            make_executor(
-                address, **{"instance": _instance_at(address), "seen_ms": self.clock.now_ms(), **facts}
-            )
+            make_executor(address, **{"instance": _instance_at(address), "seen_ms": self.clock.now_ms(), **facts})
             for address in addresses
         ]
         for item in made:
@@ -155,10 +137,10 @@ class HandNode:
         """Let time pass, then fire what is due."""
         now_ms = self.clock.advance(by_ms)
         self.scheduler.planning.tick.step(now_ms)
+        for lane in self.scheduler.sending.lanes.by_number.values():
+            lane.step(now_ms)
 
-    def run_for(
-        self, duration_ms: int, *, step_ms: int = 100, each: Callable[[], None] | None = None
-    ) -> None:
+    def run_for(self, duration_ms: int, *, step_ms: int = 100, each: Callable[[], None] | None = None) -> None:
         """Step every loop through a stretch of time."""
         for _ in range(duration_ms // step_ms):
             self.clock.advance(step_ms)
@@ -200,9 +182,7 @@ class HandNode:
 
     def finish(self, items: Sequence[Run], state: RunState = RunState.SUCCEEDED) -> None:
         """Let the executor report outcomes."""
-        self.scheduler.finishing.finisher.finish(
-            [Outcome(run_id=run.id, state=state, code=200) for run in items]
-        )
+        self.scheduler.finishing.finisher.finish([Outcome(run_id=run.id, state=state, code=200) for run in items])
 
     def runs(self, job_id: int | None = None) -> list[Run]:
         """All runs, earliest due first."""

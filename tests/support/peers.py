@@ -44,6 +44,7 @@ class Peer:
 
     def close(self) -> None:
         self.stop_listening()
+        self._threads[0].join(5)  # what it takes last must be among the open ones
         for connection in self._open:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

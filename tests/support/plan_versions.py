@@ -26,8 +26,6 @@ def cases() -> Iterator[Case]:
     yield Case("job_versions.insert_versions", lambda conn: job_versions.insert_versions(conn, [version]))
     yield Case("job_versions.get_version", lambda conn: job_versions.get_version(conn, 5, 7))
     yield Case("job_versions.page_ids", lambda conn: job_versions.page_ids(conn, 2000, MANY))
-    yield Case(
-        "job_versions.find_many", lambda conn: job_versions.find_many(conn, range(4000, 4000 + MANY), 100)
-    )
+    yield Case("job_versions.find_many", lambda conn: job_versions.find_many(conn, range(4000, 4000 + MANY), 100))
     yield Case("job_versions.delete_until", lambda conn: job_versions.delete_until(conn, {5: 30, 6: 1}))
     yield Case("job_versions.delete_of", lambda conn: job_versions.delete_of(conn, range(4000, 4000 + MANY)))

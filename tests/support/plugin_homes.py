@@ -30,18 +30,14 @@ def lay_plugin(folder: Path, name: str, source: str, *, version: str = "1.0") ->
     (folder / f"{name}.py").write_text(source)
     info = folder / f"{name}-{version}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n"
-    )
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n")
     (info / "entry_points.txt").write_text(f"[xwheel]\n{name} = {name}\n")
 
 
 def _install(source: Path, folder: Path) -> None:
     # a build writes into its source folder, where it could meet another one
     copy = folder / "source"
-    shutil.copytree(
-        source, copy, ignore=shutil.ignore_patterns(".*", "*.egg-info", "build", "tests", "__pycache__")
-    )
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns(".*", "*.egg-info", "build", "tests", "__pycache__"))
     offline = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
     where = ["--no-compile", "--target", str(folder)]
     call([sys.executable, "-m", "pip", "install", *offline, *where, copy], ROOT, PYTHONWARNINGS="ignore")

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, delete, insert
 
 from xwheel.plugin import Tables
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import migrate, plugin_tables
-from xwheel.storage.schema.tables import glue_version, job
+from xwheel.storage.schema.tables import glue_version, job, plugin_migration
 
 __all__ = ["Database", "forget", "made_job", "opened", "upgrade"]
 
@@ -32,12 +32,12 @@ def upgrade(db: Database, tables: Tables) -> None:
 
 def forget(db: Database, plugin: str, migration: str) -> None:
     """Let a migration count as not applied, as after a failure on MariaDB."""
-    plugin_tables.forget(db, plugin, migration)
+    mine = plugin_migration.c
+    with db.write() as conn:
+        conn.execute(delete(plugin_migration).where(mine.plugin == plugin, mine.name == migration))
 
 
-def made_job(
-    conn: Connection, number: int, group_id: int, source: str | None, *, is_gone: bool = False
-) -> None:
+def made_job(conn: Connection, number: int, group_id: int, source: str | None, *, is_gone: bool = False) -> None:
     """Make a job of the glue type PACKAGE, whose other columns do not matter."""
     kinds: dict[str, Any] = {"VARCHAR": "", "TEXT": "", "BOOLEAN": False}
     values = {

@@ -11,13 +11,7 @@ from xwheel.cli import main
 from xwheel.cli.options import SHOWN_WARNING
 
 LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO .*\n", re.MULTILINE)
-COMMANDS = [
-    ("server",),
-    ("db", "upgrade"),
-    ("db", "check"),
-    ("token", "list"),
-    ("quickstart", "--seconds", "5"),
-]
+COMMANDS = [("server",), ("db", "upgrade"), ("db", "check"), ("token", "list"), ("quickstart", "--seconds", "5")]
 
 
 def without_log(err: str) -> str:

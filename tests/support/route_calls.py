@@ -136,9 +136,7 @@ class World:
     def secret(self, group_id: int) -> str:
         name, keys = self.name(), self.api.parts.secrets.keys
         self.api.db.transaction(
-            lambda conn: executor_secrets.insert_secret(
-                conn, name, f"secret of {name}", keys, NOW, group_id=group_id
-            )
+            lambda conn: executor_secrets.insert_secret(conn, name, f"secret of {name}", keys, NOW, group_id=group_id)
         )
         return name
 
@@ -155,9 +153,7 @@ class World:
         self.api.db.transaction(lambda conn: alarms.insert_alarms(conn, [new]))
         newest = self.api.call("GET", "alarms", params={"job_id": job_id}).json["items"]
         alarm_id = int(newest[0]["id"])
-        attempt = attempts.NewAttempt(
-            alarm_id, job_id, group_id, 1, AlarmTarget(channel="mail"), 1, None, "no"
-        )
+        attempt = attempts.NewAttempt(alarm_id, job_id, group_id, 1, AlarmTarget(channel="mail"), 1, None, "no")
         ended = attempts.EndedAttempt(0, AttemptState.FAILED, None, None, "no")
         self.api.db.transaction(lambda conn: attempts.insert_ended(conn, attempt, ended))
         return alarm_id
@@ -171,9 +167,7 @@ class World:
     def account(self) -> tuple[int, str]:
         """Make an account that may do nothing; return its id and name."""
         name = self.name()
-        made = self.api.db.transaction(
-            lambda conn: accounts.insert_account(conn, name, Grants(), NOW, password=HASHED)
-        )
+        made = self.api.db.transaction(lambda conn: accounts.insert_account(conn, name, Grants(), NOW, password=HASHED))
         return made.id, name
 
     def link(self) -> str:
@@ -221,9 +215,7 @@ def _plain(method: str, path: str, body: object = None, **params: Any) -> None:
     CALLS[method, path] = lambda _world, _group_id: RouteCall(path=path, body=body, params=params)
 
 
-def _by_id(
-    method: str, path: str, make: Callable[[World, int], int], body: object = None, **params: Any
-) -> None:
+def _by_id(method: str, path: str, make: Callable[[World, int], int], body: object = None, **params: Any) -> None:
     """Note a call about an object whose id is the first field of the path; a second one is always 1."""
 
     def call(world: World, group_id: int) -> RouteCall:
@@ -252,9 +244,7 @@ def _by_name(method: str, path: str, make: Callable[[World, int], str], body: An
             return RouteCall(path=path.replace("{name}", name), body=given)
 
         kind = path.partition("/{name}")[0] + "/{name}"
-        return dataclasses.replace(
-            of(key), group_id=group_id, unknown=of(UNKNOWN_ACTOR), key=key, refers_to=kind
-        )
+        return dataclasses.replace(of(key), group_id=group_id, unknown=of(UNKNOWN_ACTOR), key=key, refers_to=kind)
 
     CALLS[method, path] = call
 
@@ -298,15 +288,7 @@ for _path in ("/healthz", "/readyz", "/docs", "/docs/reference.css"):
 for _path in (
     *("/health", "/groups", "/executors", "/jobs", "/runs", "/reports", "/overview", "/schedule/pause"),
     *("/tokens", "/secrets", "/calendars", "/alarms", "/alarms/attempts", "/alarms/rules", "/plugins"),
-    *(
-        "/declarations",
-        "/openapi.json",
-        "/audit",
-        "/events",
-        "/nodes",
-        "/schedule/upcoming",
-        "/console/manifest",
-    ),
+    *("/declarations", "/openapi.json", "/audit", "/events", "/nodes", "/schedule/upcoming", "/console/manifest"),
     *("/jobs/csv", "/runs/csv", "/audit/csv"),
 ):
     _plain("GET", _path)
@@ -323,16 +305,12 @@ CALLS["POST", "/session"] = lambda world, _: RouteCall(
 CALLS["POST", "/session/link"] = lambda world, _: RouteCall(path="/session/link", body={"link": world.link()})
 CALLS["DELETE", "/session"] = lambda _world, _group_id: RouteCall(path="/session", is_last=True)
 CALLS["PUT", "/me/password"] = lambda _world, _group_id: RouteCall(
-    path="/me/password",
-    body={"old_password": PASSWORD, "password": "eleven dry llamas hum"},
-    is_last=True,
+    path="/me/password", body={"old_password": PASSWORD, "password": "eleven dry llamas hum"}, is_last=True
 )
 CALLS["DELETE", "/me/sessions/{session_id}"] = lambda _world, _group_id: RouteCall(
     path="/me/sessions/", own=Person.new_session
 )
-CALLS["DELETE", "/me/tokens/{name}"] = lambda _world, _group_id: RouteCall(
-    path="/me/tokens/", own=Person.new_token
-)
+CALLS["DELETE", "/me/tokens/{name}"] = lambda _world, _group_id: RouteCall(path="/me/tokens/", own=Person.new_token)
 CALLS["PUT", "/me/settings/{setting}"] = lambda _world, _group_id: RouteCall(
     path="/me/settings/preferences", body={"value": {"theme": "dark"}}
 )
@@ -377,6 +355,7 @@ _by_id("PUT", "/jobs/{job_id}/children", World.job, {"children": []})
 for _end in ("", "/{revision}", "/{revision}/diff"):
     _by_id("GET", f"/jobs/{{job_id}}/versions{_end}", World.job)
 _by_id("POST", "/jobs/{job_id}/versions/{revision}/restore", World.job)
+_by_id("GET", "/jobs/{job_id}/why", World.job)
 _by_id("GET", "/jobs/{job_id}/glue", World.script)
 _by_id("POST", "/jobs/{job_id}/glue", World.script, {"source": "exit 1"})
 _by_id("GET", "/jobs/{job_id}/glue/{number}", World.script)
@@ -414,12 +393,7 @@ _refers(
 )
 for _path in ("/tokens", "/secrets"):
     _refers(
-        "POST",
-        _path,
-        "/groups/{group_id}",
-        _group,
-        UNKNOWN,
-        lambda world, key: {"group_id": key, "name": world.name()},
+        "POST", _path, "/groups/{group_id}", _group, UNKNOWN, lambda world, key: {"group_id": key, "name": world.name()}
     )
 _refers(
     "POST",

@@ -34,6 +34,7 @@ ROUTES = {
     ("GET", "/api/v1/jobs/1/versions/1"),
     ("GET", "/api/v1/jobs/1/versions/1/diff"),
     ("POST", "/api/v1/jobs/1/versions/1/restore"),
+    ("GET", "/api/v1/jobs/1/why"),
     ("GET", "/api/v1/jobs/1/glue"),
     ("POST", "/api/v1/jobs/1/glue"),
     ("GET", "/api/v1/jobs/1/glue/1"),

@@ -150,8 +150,6 @@ def _rows_read(node: dict[str, Any]) -> int:
 
 def _nodes(node: dict[str, Any]) -> Iterator[str]:
     place = node.get("Index Name") or node.get("Relation Name", "")
-    yield f"{node['Node Type']} {place} rows={node.get('Actual Rows')}x{node.get('Actual Loops')}".replace(
-        "  ", " "
-    )
+    yield f"{node['Node Type']} {place} rows={node.get('Actual Rows')}x{node.get('Actual Loops')}".replace("  ", " ")
     for child in node.get("Plans", ()):
         yield from _nodes(child)

@@ -150,6 +150,4 @@ def run(command: Sequence[str], env: dict[str, str] | None = None, said: str = "
         command, capture_output=True, input=said.encode(), env={**os.environ, **(env or {})}, check=False
     )
     if done.returncode:
-        raise RuntimeError(
-            f"{command[0]} failed: {(done.stdout + done.stderr).decode(errors='replace')[-3000:]}"
-        )
+        raise RuntimeError(f"{command[0]} failed: {(done.stdout + done.stderr).decode(errors='replace')[-3000:]}")

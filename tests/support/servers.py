@@ -72,34 +72,50 @@ def mariadb(
     """
     with folder("mysql") as home:
         data, port = mariadb_data(home), free_port()
-        script = home / "init.sql"
-        script.write_text(
-            f"CREATE USER xwheel@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n"
-            "GRANT ALL ON *.* TO xwheel@'127.0.0.1' WITH GRANT OPTION;\n",
-            encoding="utf-8",
-        )
-        shutil.chown(script, *owner("mysql"))
-        command = [
-            find("mariadbd", "/usr/sbin"),
-            "--no-defaults",
-            f"--datadir={data}",
-            f"--port={port}",
-            "--bind-address=127.0.0.1",
-            f"--socket={home / 'socket'}",
-            f"--tmpdir={home}",
-            f"--init-file={script}",
-            "--default-time-zone=+05:30",
-            "--innodb-buffer-pool-size=64M",
-            "--innodb-log-file-size=32M",
-            "--performance-schema=OFF",
-            "--skip-name-resolve",
-            *([] if durable else ["--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync"]),
-            *as_user("mysql"),
-            *options,
-        ]
-        with _server(_beside(data, disk_mb, command), home / "log", port, environment or {}):
-            _log_in(port)
+        with mariadb_at(home, data, port, options, durable=durable, disk_mb=disk_mb, environment=environment):
             yield f"mysql+pymysql://xwheel:{PASSWORD}@127.0.0.1:{port}/"
+
+
+@contextlib.contextmanager
+def mariadb_at(
+    home: Path,
+    data: Path,
+    port: int,
+    options: Sequence[str],
+    *,
+    durable: bool = False,
+    disk_mb: int = 0,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[None]:
+    """Run a MariaDB server on a data directory; takes what :func:`mariadb` does."""
+    script = home / "init.sql"
+    script.write_text(
+        f"CREATE USER IF NOT EXISTS xwheel@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n"
+        "GRANT ALL ON *.* TO xwheel@'127.0.0.1' WITH GRANT OPTION;\n",
+        encoding="utf-8",
+    )
+    shutil.chown(script, *owner("mysql"))
+    command = [
+        find("mariadbd", "/usr/sbin"),
+        "--no-defaults",
+        f"--datadir={data}",
+        f"--port={port}",
+        "--bind-address=127.0.0.1",
+        f"--socket={home / 'socket'}",
+        f"--tmpdir={home}",
+        f"--init-file={script}",
+        "--default-time-zone=+05:30",
+        "--innodb-buffer-pool-size=64M",
+        "--innodb-log-file-size=32M",
+        "--performance-schema=OFF",
+        "--skip-name-resolve",
+        *([] if durable else ["--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync"]),
+        *as_user("mysql"),
+        *options,
+    ]
+    with _server(_beside(data, disk_mb, command), home / "log", port, environment or {}):
+        _log_in(port)
+        yield
 
 
 @contextlib.contextmanager
@@ -124,22 +140,37 @@ def postgresql(
         data, port = postgresql_data(home, PASSWORD), free_port()
         if standby:
             (data / "standby.signal").touch()
-        settings = {
-            "listen_addresses": "127.0.0.1",
-            "port": str(port),
-            "unix_socket_directories": str(home),
-            "timezone": "Asia/Kolkata",
-            "log_timezone": "UTC",
-            "shared_buffers": "64MB",
-            "max_connections": "200",
-            "fsync": "on" if durable else "off",
-            **(options or {}),
-        }
-        words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        command = [*become("postgres"), find("postgres", postgresql_place()), "-D", str(data), *words]
-        with _server(_beside(data, disk_mb, command), home / "log", port, environment or {}):
-            _log_in_postgresql(port)
+        given = {"fsync": "on" if durable else "off", **(options or {})}
+        with postgresql_at(home, data, port, given, disk_mb=disk_mb, environment=environment):
             yield f"postgresql+psycopg://xwheel:{PASSWORD}@127.0.0.1:{port}/"
+
+
+@contextlib.contextmanager
+def postgresql_at(
+    home: Path,
+    data: Path,
+    port: int,
+    options: Mapping[str, str],
+    *,
+    disk_mb: int = 0,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[None]:
+    """Run a PostgreSQL server on a data directory; takes what :func:`postgresql` does."""
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "port": str(port),
+        "unix_socket_directories": str(home),
+        "timezone": "Asia/Kolkata",
+        "log_timezone": "UTC",
+        "shared_buffers": "64MB",
+        "max_connections": "200",
+        **options,
+    }
+    words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    command = [*become("postgres"), find("postgres", postgresql_place()), "-D", str(data), *words]
+    with _server(_beside(data, disk_mb, command), home / "log", port, environment or {}):
+        _log_in_postgresql(port)
+        yield
 
 
 def disk(port: int) -> Path:
@@ -166,12 +197,7 @@ def _server(command: Sequence[str], log: Path, port: int, environment: Mapping[s
     """Run a server until the block ends; it is told to stop by its pid, and killed if it does not."""
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            command,
-            stdout=sink,
-            stderr=sink,
-            stdin=subprocess.DEVNULL,
-            cwd=ROOT,
-            env={**os.environ, **environment},
+            command, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, **environment}
         )
         try:
             RUNNING[port], ENVIRONMENTS[port] = process, environment
@@ -248,9 +274,7 @@ def _log_in_postgresql(port: int) -> None:
     deadline = time.monotonic() + START_S
     while True:
         try:
-            psycopg.connect(
-                host="127.0.0.1", port=port, user="xwheel", password=PASSWORD, dbname="postgres"
-            ).close()
+            psycopg.connect(host="127.0.0.1", port=port, user="xwheel", password=PASSWORD, dbname="postgres").close()
         except psycopg.OperationalError:
             if time.monotonic() > deadline:
                 raise

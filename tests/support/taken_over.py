@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import MetaData, Table, insert, inspect, select, text
 
+from tests.support import plugin_schema
 from tests.support.databases import differences
 from xwheel.plugin import Tables
 from xwheel.plugin.tables import HANDED_OVER
@@ -26,7 +27,7 @@ class TakenOver:
     @pytest.fixture(autouse=True)
     def _of_before(self, db: Database) -> None:
         """Let the database be one that the plugin has not seen."""
-        plugin_tables.forget(db, self.plugin.name, "0001")
+        plugin_schema.forget(db, self.plugin.name, "0001")
 
     def _upgrade(self, db: Database) -> None:
         known = {self.plugin.name: self.plugin}

@@ -103,9 +103,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def tls_front(
-    behind: int, authority: Authority, cert: Path, key: Path, port: int | None = None
-) -> Iterator[TlsFront]:
+def tls_front(behind: int, authority: Authority, cert: Path, key: Path, port: int | None = None) -> Iterator[TlsFront]:
     """Give TLS in front of a port until the block ends."""
     front = TlsFront(behind, authority, cert, key, port or free_port())
     try:

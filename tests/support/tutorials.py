@@ -25,9 +25,7 @@ class Tutorial:
         words: What to write in place of words of the page, such as its ports.
     """
 
-    def __init__(
-        self, page: str, folder: Path, variables: Mapping[str, str], words: Mapping[str, str]
-    ) -> None:
+    def __init__(self, page: str, folder: Path, variables: Mapping[str, str], words: Mapping[str, str]) -> None:
         self.folder = folder
         self.variables = dict(variables)
         self.words = dict(words)

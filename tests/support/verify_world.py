@@ -61,17 +61,12 @@ class World:
 
     def judge(self, *, actions: Sequence[UserAction] = (), disturbances: Disturbances = CALM) -> Verdict:
         rows = list(self.rows.values())
-        return judge(
-            self.jobs, rows, self.executions, self.watched, actions=actions, disturbances=disturbances
-        )
+        return judge(self.jobs, rows, self.executions, self.watched, actions=actions, disturbances=disturbances)
 
     def kinds(
         self, *, actions: Sequence[UserAction] = (), disturbances: Disturbances = CALM
     ) -> list[tuple[FindingKind, int]]:
-        return [
-            (item.kind, item.invariant)
-            for item in self.judge(actions=actions, disturbances=disturbances).findings
-        ]
+        return [(item.kind, item.invariant) for item in self.judge(actions=actions, disturbances=disturbances).findings]
 
 
 def good_world() -> World:

@@ -27,6 +27,7 @@ SOURCES = {"xwheel": ROOT} | {
         "openapi",
         "reports",
         "run_logs",
+        "why",
         "xxl_calls",
     )
 }
@@ -45,9 +46,7 @@ def faults_of(wheel: Path) -> list[str]:
         there = {name for name in archive.namelist() if not name.endswith("/")}
         faults = [f"{name} is missing" for name in sorted(wanted - there)]
         faults += [
-            f"{name} differs"
-            for name in sorted(wanted & there)
-            if archive.read(name) != (root / name).read_bytes()
+            f"{name} differs" for name in sorted(wanted & there) if archive.read(name) != (root / name).read_bytes()
         ]
     compiled = {name for name in there if name.endswith(".so")}
     for start in COMPILED.get(package, ()):

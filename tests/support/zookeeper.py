@@ -141,8 +141,7 @@ def zookeeper(members: int = 1) -> Iterator[Servers]:
     with tempfile.TemporaryDirectory(prefix=f"zookeeper-{os.getpid()}-") as home:
         ports = [(free_port(), free_port(), free_port()) for _ in range(members)]
         others = "".join(
-            f"server.{number}=127.0.0.1:{quorum}:{election}\n"
-            for number, (_, quorum, election) in enumerate(ports, 1)
+            f"server.{number}=127.0.0.1:{quorum}:{election}\n" for number, (_, quorum, election) in enumerate(ports, 1)
         )
         found = Servers(
             [

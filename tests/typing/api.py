@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xwheel_alarms import Alarm, AlarmChannel
 from xwheel_devtools.testing import ManualClock, check_alarm_channel, check_router, check_schedule_type
 
 from xwheel import Config, Job, RouteContext, Run, XwheelError, __version__, embedded, hookimpl
 from xwheel.executor import Executor, JobContext, current_job, job
 from xwheel.plugin import (
-    Alarm,
-    AlarmChannel,
     PlainUrl,
     PluginOptions,
     RegisteredExecutor,

@@ -60,10 +60,7 @@ def test_covers_is_opens_all_of(one: Grants, other: Grants) -> None:
 
 ONES = [Grant(role, script) for role in Role for script in (False, True)]
 EACH = [None, *ONES]
-EVERY = [
-    Grants(everywhere, {} if grant is None else {1: grant})
-    for everywhere, grant in itertools.product(EACH, EACH)
-]
+EVERY = [Grants(everywhere, {} if grant is None else {1: grant}) for everywhere, grant in itertools.product(EACH, EACH)]
 
 
 def test_n34_each_pair_of_grants_is_covered_and_cut_as_what_it_opens() -> None:

@@ -22,9 +22,7 @@ def assert_hint(words: str, library: str, extra_name: str, what: str) -> None:
         f"import sys; sys.modules[{library!r}] = None; sys.argv[1:] = {words.split()}; "
         "from xwheel.__main__ import main; main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"xwheel: {what}: pip install 'xwheel[{extra_name}]'\n"
 
@@ -37,12 +35,6 @@ def assert_hint(words: str, library: str, extra_name: str, what: str) -> None:
         ("server", "sqlalchemy", "server", "a scheduler node needs sqlalchemy, which is not installed"),
         ("db check --database mysql://u@h/d", "pymysql", "mysql", HALTED.format("pymysql")),
         ("db check --database postgresql://u@h/d", "psycopg", "postgresql", HALTED.format("psycopg")),
-        (
-            "cron explain --dialect unix @daily",
-            "cron_descriptor",
-            "cli",
-            "describing a cron expression needs cron_descriptor, which is not installed",
-        ),
     ],
 )
 def test_a_command_without_its_library(words: str, library: str, extra_name: str, what: str) -> None:
@@ -62,16 +54,11 @@ def test_a_calendar_of_holidays_without_their_library(monkeypatch: pytest.Monkey
 def test_a_mistake_of_ours_is_no_missing_extra() -> None:
     with pytest.raises(ModuleNotFoundError), extra("server"):
         import xwheel.nothing_of_that_name  # noqa: F401
-    with (
-        pytest.raises(ConfigError, match=r"needs nothing_of_that_name, .*'xwheel\[server\]'"),
-        extra("server"),
-    ):
+    with pytest.raises(ConfigError, match=r"needs nothing_of_that_name, .*'xwheel\[server\]'"), extra("server"):
         import nothing_of_that_name.inside  # noqa: F401
 
 
 def test_the_extra_of_xxl_job_names_our_plugins() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    ours = {
-        tomllib.loads(path.read_text())["project"]["name"] for path in ROOT.glob("plugins/*/pyproject.toml")
-    }
+    ours = {tomllib.loads(path.read_text())["project"]["name"] for path in ROOT.glob("plugins/*/pyproject.toml")}
     assert set(project["optional-dependencies"]["xxl"]) <= ours

@@ -11,11 +11,11 @@ import pytest
 
 from tests.support.bare_app import DOCUMENT
 from tests.support.paths import DOCS, ROOT
-from xwheel.model.reasons import MARKS, REPORTED, SENTENCES, RunReason, read_report, words_of
+from xwheel.model.reasons import MARKS, REPORTED, SENTENCES, RunReason, read_report
 from xwheel.scheduler.check import decide
 from xwheel.scheduler.records import Batch, Outcome, new_run, reported
 from xwheel.storage import runs
-from xwheel.storage.schema.tables import run
+from xwheel.storage.schema.tables import run_history
 
 WRITERS = ("scheduler", "storage", "executor")
 PAGE = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
@@ -23,18 +23,16 @@ PAGE = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
 
 def test_each_reason_has_a_sentence_and_fits_its_column() -> None:
     assert set(SENTENCES) == set(RunReason) - {RunReason.PLAIN}
-    length: Any = run.c.reason.type
+    length: Any = run_history.c.reason.type
     for reason, sentence in SENTENCES.items():
         assert re.fullmatch("[a-z]+(_[a-z]+)*", reason)
         assert len(reason) <= length.length
         assert re.fullmatch(r"[A-Z][^.]+\.", sentence), sentence
-        assert words_of(reason) == sentence
-    assert words_of("") == words_of("of another version") == ""
+        assert reason.sentence == sentence
+    assert RunReason.PLAIN.sentence == ""
 
 
-@pytest.mark.parametrize(
-    "write", [Batch.close, runs.cancel_runs, new_run, decide._end, decide._outcome, Outcome]
-)
+@pytest.mark.parametrize("write", [Batch.close, runs.cancel_runs, new_run, decide._end, Outcome])
 def test_who_writes_a_reason_takes_no_other_word(write: Any) -> None:
     """What is passed on is checked by mypy."""
     assert get_type_hints(write)["reason"] is RunReason
@@ -69,9 +67,7 @@ def test_each_reason_is_written_somewhere() -> None:
         node.attr
         for _, tree in trees()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "RunReason"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "RunReason"
     }
     assert used == {reason.name for reason in RunReason}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
 
 from xwheel.errors import FieldError, ForbiddenError, OutageError, PluginError
 from xwheel.model.access import NOTHING, Actor, ActorKind, Grants, Permission
@@ -24,9 +23,6 @@ class Rights:
     """Asks gates of plugins about accounts; without one that knows them, their tokens open nothing.
 
     Thread-safety: any thread may ask.
-
-    Args:
-        gates: By name.
     """
 
     def __init__(self, gates: Mapping[str, Gate]) -> None:
@@ -62,23 +58,14 @@ class Rights:
         return actor.grants
 
     def check(self, conn: Connection, actor: Actor, grants: Grants, before: Grants = NOTHING) -> None:
-        """Refuse to give what the giver does not have, or a role in a group that is not there.
+        """Refuse to give what the actor does not have, or a role in a group that is not there.
 
-        Args:
-            conn: A connection inside the transaction that gives.
-            actor: Who gives.
-            grants: What is given.
-            before: What there was; a group of it that went meanwhile may stay.
-
-        Raises:
-            ForbiddenError: The actor may do less.
-            FieldError: There is no such group.
+        It is asked in the transaction that gives; a group of what there was before may have gone meanwhile. Raises
+        ForbiddenError if the actor may do less, FieldError if there is no such group.
         """
         if not self.present(conn, actor).covers(grants):
             raise ForbiddenError(Permission.ADMIN, "no one gives away more than they may do themselves")
-        missing = (
-            set(grants.groups) - set(before.groups) - set(executors.get_groups(conn, grants.groups.keys()))
-        )
+        missing = set(grants.groups) - set(before.groups) - set(executors.get_groups(conn, grants.groups.keys()))
         if missing:
             raise FieldError("groups", f"group {min(missing)} does not exist")
 
@@ -87,6 +74,3 @@ def _with_owner(known: KnownToken, owner: TokenOwner | None) -> KnownToken:
     if owner is None:
         return known
     return replace(known, account_name=owner.name, account_grants=owner.grants, disabled=owner.is_shut_out)
-
-
-NO_GATES: Final = Rights({})

@@ -6,6 +6,7 @@ import hmac
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Final
 
@@ -24,9 +25,7 @@ CACHE_MS: Final = 1000
 MOST_LOOKS: Final = 5
 """How often in that time the database is asked because of tokens that are not known: they may be new."""
 
-USED_MS: Final = 60_000
-"""How exactly it is known when a token was used last."""
-
+USED_MS: Final = 60_000  # how exactly it is known when a token was used last
 MAX_NETWORKS: Final = 16
 
 
@@ -34,11 +33,6 @@ class TokenStore:
     """The tokens in the database, by digest; a change there counts within a second.
 
     Thread-safety: any thread may ask; one lock guards the copy, and one thread at a time reads the database.
-
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        rights: Says what the accounts may do to which tokens belong.
     """
 
     def __init__(self, db: Database, clock: Clock, rights: Rights) -> None:
@@ -106,30 +100,18 @@ class TokenStore:
             logger.warning("cannot note which of %d tokens are used: %s", len(used), error)
 
 
+@dataclass(frozen=True, slots=True)
 class TokenManager:
     """Makes and ends tokens; no one makes one that may do more than they.
 
-    Args:
-        db: The database.
-        clock: Where time comes from.
-        trail: Records who did what.
-        rights: Says what who acts may give away.
-        changed: Called after a change, so that it counts here at once.
+    ``changed`` is called after a change, so that it counts here at once.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        trail: RecordsDeeds,
-        rights: Rights,
-        changed: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._rights = rights
-        self._db = db
-        self._clock = clock
-        self._trail = trail
-        self._changed = changed
+    db: Database
+    clock: Clock
+    trail: RecordsDeeds
+    rights: Rights
+    changed: Callable[[], None] = lambda: None
 
     def create(
         self,
@@ -148,21 +130,19 @@ class TokenManager:
         It ends ``expires_in_s`` from now, unless that is None. ``check`` is called in the transaction, and raises if
         anyone who makes the token may not any more.
 
-        Raises:
-            ForbiddenError: It would open more than who acts may do.
-            FieldError: A group of the grants does not exist, or one of ``networks`` is none.
-            NotFoundError: The group does not exist.
-            ConflictError: The name is taken, or there are as many tokens as there may be.
+        Raises ForbiddenError if it would open more than who acts may do, FieldError if a group of the grants does not
+        exist or one of ``networks`` is none, NotFoundError without the group, ConflictError if the name is taken, or
+        there are as many tokens as there may be.
         """
         within = check_networks(networks)
 
         def work(conn: Connection) -> KnownToken:
-            actor, now_ms = current_actor(), self._clock.now_ms()
+            actor, now_ms = current_actor(), self.clock.now_ms()
             check(conn)
             if group_id is not None:
                 actor.need(Permission.ADMIN, group_id, "group", group_id)
             else:
-                self._rights.check(conn, actor, grants)
+                self.rights.check(conn, actor, grants)
             made = tokens.insert_token(
                 conn,
                 name,
@@ -174,44 +154,33 @@ class TokenManager:
                 expires_ms=None if expires_in_s is None else now_ms + 1000 * expires_in_s,
                 networks=within,
             )
-            (made,) = self._rights.with_owners(conn, [made])
-            after = tokens.recorded(made)
-            self._trail.record(conn, "token.create", "token", name, group_id=group_id, after=after)
+            (made,) = self.rights.with_owners(conn, [made])
+            self.trail.record(conn, "token.create", "token", name, group_id=group_id, after=tokens.recorded(made))
             return made
 
-        made = self._db.transaction(work)
-        self._changed()
+        made = self.db.transaction(work)
+        self.changed()
         return made
 
     def delete(
-        self,
-        name: str,
-        *,
-        account_id: int | None = None,
-        may: Callable[[KnownToken], bool] = lambda _: True,
+        self, name: str, *, account_id: int | None = None, may: Callable[[KnownToken], bool] = lambda _: True
     ) -> None:
         """Delete a token; nodes refuse it within a second.
 
-        Args:
-            name: Its name.
-            account_id: Whose it must be; None for anybody's.
-            may: Returns whether who acts may know of it.
-
-        Raises:
-            NotFoundError: There is none of this name, or not for who acts.
-            ConflictError: It is the last one for everything.
+        It must be that account's, if one is given, and ``may`` says whether who acts may know of it. Raises
+        NotFoundError if there is none of this name for who acts, ConflictError if it is the last one for everything.
         """
 
         def work(conn: Connection) -> None:
-            (known,) = self._rights.with_owners(conn, [tokens.get_token(conn, name)])
+            (known,) = self.rights.with_owners(conn, [tokens.get_token(conn, name)])
             if not may(known) or account_id not in (None, known.account_id):
                 raise HiddenError("token", name)
             tokens.delete_token(conn, name)
             before = tokens.recorded(known)
-            self._trail.record(conn, "token.delete", "token", name, group_id=known.group_id, before=before)
+            self.trail.record(conn, "token.delete", "token", name, group_id=known.group_id, before=before)
 
-        self._db.transaction(work)
-        self._changed()
+        self.db.transaction(work)
+        self.changed()
 
 
 def _matches(known: Sequence[KnownToken], digest: bytes) -> list[KnownToken]:
@@ -241,19 +210,13 @@ def whole_group(group_id: int) -> Grants:
 
 
 def check_networks(networks: Sequence[str]) -> tuple[str, ...]:
-    """Return networks as they are stored.
-
-    Raises:
-        FieldError: One is none.
-    """
+    """Return networks as they are stored; raises FieldError: one is none."""
     found = []
     for text in networks:
         try:
             found.append(str(ip_network(text)))
         except ValueError as error:
-            raise FieldError(
-                "networks", f"{text[:64]!r} is no network such as 10.1.0.0/16: {error}"
-            ) from None
+            raise FieldError("networks", f"{text[:64]!r} is no network such as 10.1.0.0/16: {error}") from None
     if len(found) > MAX_NETWORKS:
         raise FieldError("networks", f"may name at most {MAX_NETWORKS}")
     return tuple(dict.fromkeys(found))

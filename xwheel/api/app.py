@@ -14,25 +14,16 @@ from xwheel.api.http.auth import ApiGate, GuardedApp
 from xwheel.api.http.client import TrustedProxies
 from xwheel.api.http.gates import PluginGates
 from xwheel.api.http.resource import Resource
+from xwheel.api.http.static import page_sinks
 from xwheel.api.parts import ApiParts
-from xwheel.api.plugins.routes import PREFIX, PluginResources, PluginRoutes
-from xwheel.api.v1.access.secrets import Secret, Secrets
-from xwheel.api.v1.access.tokens import Token, Tokens
-from xwheel.api.v1.calendars import CalendarResource, Calendars
-from xwheel.api.v1.groups import Executors, Group, Groups
-from xwheel.api.v1.health import Health
-from xwheel.api.v1.jobs import BulkJobs, Children, JobResource, Jobs
-from xwheel.api.v1.nodes import Nodes
-from xwheel.api.v1.pages import Manifest, page_sinks
-from xwheel.api.v1.plugins import PluginsResource
-from xwheel.api.v1.runs import RunLogResource, RunResource, Runs
-from xwheel.api.v1.schedule import Pause, Preview, Upcoming
-from xwheel.api.v1.versions import GlueVersionResource, GlueVersions
+from xwheel.api.plugins.routes import PREFIX, PluginRoutes, add_resources
+from xwheel.api.v1 import calendars, groups, health, jobs, nodes, plugins, runs, schedule, versions
+from xwheel.api.v1.access import secrets, tokens
 from xwheel.api.xxl import executor_calls
 from xwheel.errors import WireError
 from xwheel.model import MAX_ID
 from xwheel.model.access import Permission
-from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of
+from xwheel.plugin.resources import PUBLIC, Methods, Need, Of
 
 _READ_SOME: Final = Need(Permission.READ, Of.SOME)
 _RUN_SOME: Final = Need(Permission.RUN, Of.SOME)
@@ -51,46 +42,43 @@ _ADMIN_ALL: Final = Need(Permission.ADMIN, Of.ALL)
 _RUN_ALL: Final = Need(Permission.RUN, Of.ALL)
 
 ROUTES: Final[dict[str, tuple[type[Resource], Methods]]] = {
-    "/health": (Health, {"GET": _READ_SOME}),
-    "/groups": (Groups, {"GET": _READ_SOME, "POST": _ADMIN_ALL}),
-    "/groups/{group_id:id}": (Group, {"GET": _READ_GROUP, "PATCH": _ADMIN_GROUP, "DELETE": _ADMIN_GROUP}),
-    "/groups/{group_id:id}/executors": (Group, {"GET": _READ_GROUP}),
-    "/executors": (Executors, {"GET": _READ_SOME}),
-    "/jobs": (Jobs, {"GET": _READ_SOME, "POST": _EDIT_SOME}),
-    "/jobs/recent": (Jobs, {"GET": _READ_SOME}),
-    "/jobs/csv": (Jobs, {"GET": _READ_SOME}),
-    "/jobs/{job_id:id}": (JobResource, {"GET": _READ_JOB, "PATCH": _EDIT_JOB, "DELETE": _EDIT_JOB}),
-    "/jobs/{job_id:id}/start": (JobResource, {"POST": _RUN_JOB}),
-    "/jobs/{job_id:id}/stop": (JobResource, {"POST": _RUN_JOB}),
-    "/jobs/{job_id:id}/copy": (JobResource, {"POST": _EDIT_JOB}),
-    "/jobs/{job_id:id}/run": (JobResource, {"POST": _RUN_JOB}),
-    "/jobs/{job_id:id}/children": (Children, {"GET": _READ_JOB, "PUT": _EDIT_JOB}),
-    "/jobs/{job_id:id}/glue": (GlueVersions, {"GET": _READ_JOB, "POST": _SCRIPT_JOB}),
-    "/jobs/{job_id:id}/glue/{number:id}": (GlueVersionResource, {"GET": _READ_JOB}),
-    "/jobs/{job_id:id}/glue/{number:id}/restore": (GlueVersionResource, {"POST": _SCRIPT_JOB}),
-    "/jobs/bulk/start": (BulkJobs, {"POST": _RUN_SOME}),
-    "/jobs/bulk/stop": (BulkJobs, {"POST": _RUN_SOME}),
-    "/jobs/bulk/run": (BulkJobs, {"POST": _RUN_SOME}),
-    "/jobs/bulk/delete": (BulkJobs, {"POST": _EDIT_SOME}),
-    "/runs": (Runs, {"GET": _READ_SOME}),
-    "/runs/csv": (Runs, {"GET": _READ_SOME}),
-    "/runs/{run_id:id}": (RunResource, {"GET": _READ_RUN}),
-    "/runs/{run_id:id}/kill": (RunResource, {"POST": _RUN_RUN}),
-    "/runs/{run_id:id}/rerun": (RunResource, {"POST": _RUN_RUN}),
-    "/runs/{run_id:id}/log": (RunLogResource, {"GET": _READ_RUN}),
-    "/schedule/preview": (Preview, {"GET": _READ_SOME}),
-    "/schedule/upcoming": (Upcoming, {"GET": _READ_SOME}),
-    "/schedule/pause": (Pause, {"GET": _READ_SOME, "PUT": _RUN_ALL, "DELETE": _RUN_ALL}),
-    "/nodes": (Nodes, {"GET": _READ_SOME}),
-    "/tokens": (Tokens, {"GET": _ADMIN_SOME, "POST": _ADMIN_SOME}),
-    "/tokens/{name}": (Token, {"GET": _ADMIN_SOME, "DELETE": _ADMIN_SOME}),
-    "/secrets": (Secrets, {"GET": _ADMIN_SOME, "POST": _ADMIN_SOME}),
-    "/secrets/{name}": (Secret, {"GET": _ADMIN_SOME, "PATCH": _ADMIN_SOME, "DELETE": _ADMIN_SOME}),
-    "/secrets/{name}/rotate": (Secret, {"POST": _ADMIN_SOME}),
-    "/calendars": (Calendars, {"GET": _READ_SOME}),
-    "/calendars/{name}": (CalendarResource, {"GET": _READ_SOME, "PUT": _EDIT_ALL, "DELETE": _EDIT_ALL}),
-    "/plugins": (PluginsResource, {"GET": _READ_SOME}),
-    "/console/manifest": (Manifest, {"GET": CALLER}),
+    "/health": (health.Health, {"GET": _READ_SOME}),
+    "/groups": (groups.Groups, {"GET": _READ_SOME, "POST": _ADMIN_ALL}),
+    "/groups/{group_id:id}": (groups.Group, {"GET": _READ_GROUP, "PATCH": _ADMIN_GROUP, "DELETE": _ADMIN_GROUP}),
+    "/groups/{group_id:id}/executors": (groups.Group, {"GET": _READ_GROUP}),
+    "/executors": (groups.Executors, {"GET": _READ_SOME}),
+    "/jobs": (jobs.Jobs, {"GET": _READ_SOME, "POST": _EDIT_SOME}),
+    "/jobs/csv": (jobs.Jobs, {"GET": _READ_SOME}),
+    "/jobs/{job_id:id}": (jobs.JobResource, {"GET": _READ_JOB, "PATCH": _EDIT_JOB, "DELETE": _EDIT_JOB}),
+    "/jobs/{job_id:id}/start": (jobs.JobResource, {"POST": _RUN_JOB}),
+    "/jobs/{job_id:id}/stop": (jobs.JobResource, {"POST": _RUN_JOB}),
+    "/jobs/{job_id:id}/copy": (jobs.JobResource, {"POST": _EDIT_JOB}),
+    "/jobs/{job_id:id}/run": (jobs.JobResource, {"POST": _RUN_JOB}),
+    "/jobs/{job_id:id}/children": (jobs.Children, {"GET": _READ_JOB, "PUT": _EDIT_JOB}),
+    "/jobs/{job_id:id}/glue": (versions.GlueVersions, {"GET": _READ_JOB, "POST": _SCRIPT_JOB}),
+    "/jobs/{job_id:id}/glue/{number:id}": (versions.GlueVersionResource, {"GET": _READ_JOB}),
+    "/jobs/{job_id:id}/glue/{number:id}/restore": (versions.GlueVersionResource, {"POST": _SCRIPT_JOB}),
+    "/jobs/bulk/start": (jobs.BulkJobs, {"POST": _RUN_SOME}),
+    "/jobs/bulk/stop": (jobs.BulkJobs, {"POST": _RUN_SOME}),
+    "/jobs/bulk/run": (jobs.BulkJobs, {"POST": _RUN_SOME}),
+    "/jobs/bulk/delete": (jobs.BulkJobs, {"POST": _EDIT_SOME}),
+    "/runs": (runs.Runs, {"GET": _READ_SOME}),
+    "/runs/csv": (runs.Runs, {"GET": _READ_SOME}),
+    "/runs/{run_id:id}": (runs.RunResource, {"GET": _READ_RUN}),
+    "/runs/{run_id:id}/kill": (runs.RunResource, {"POST": _RUN_RUN}),
+    "/runs/{run_id:id}/rerun": (runs.RunResource, {"POST": _RUN_RUN}),
+    "/runs/{run_id:id}/log": (runs.RunLogResource, {"GET": _READ_RUN}),
+    "/schedule/preview": (schedule.Preview, {"GET": _READ_SOME}),
+    "/schedule/pause": (schedule.Pause, {"GET": _READ_SOME, "PUT": _RUN_ALL, "DELETE": _RUN_ALL}),
+    "/nodes": (nodes.Nodes, {"GET": _READ_SOME}),
+    "/tokens": (tokens.Tokens, {"GET": _ADMIN_SOME, "POST": _ADMIN_SOME}),
+    "/tokens/{name}": (tokens.Token, {"GET": _ADMIN_SOME, "DELETE": _ADMIN_SOME}),
+    "/secrets": (secrets.Secrets, {"GET": _ADMIN_SOME, "POST": _ADMIN_SOME}),
+    "/secrets/{name}": (secrets.Secret, {"GET": _ADMIN_SOME, "PATCH": _ADMIN_SOME, "DELETE": _ADMIN_SOME}),
+    "/secrets/{name}/rotate": (secrets.Secret, {"POST": _ADMIN_SOME}),
+    "/calendars": (calendars.Calendars, {"GET": _READ_SOME}),
+    "/calendars/{name}": (calendars.CalendarResource, {"GET": _READ_SOME, "PUT": _EDIT_ALL, "DELETE": _EDIT_ALL}),
+    "/plugins": (plugins.PluginsResource, {"GET": _READ_SOME}),
 }
 """Path below the prefix, to what answers there and what each of its methods needs.
 
@@ -129,13 +117,8 @@ class ExecutorApp(falcon.App[falcon.Request, falcon.Response]):
 
 
 def plugin_routes(parts: ApiParts) -> PluginRoutes:
-    """Return the routes of plugins, for both applications.
-
-    Raises:
-        PluginError: Some cannot be served; the message names the plugin.
-    """
-    own = {path.split("/")[1] for path in ROUTES}
-    return PluginRoutes(parts, frozenset(own))
+    """Return the routes of plugins, for both applications; raises PluginError, which names it, if one cannot be."""
+    return PluginRoutes(parts, taken=frozenset(path.split("/")[1] for path in ROUTES))
 
 
 def executor_app(parts: ApiParts, routes: PluginRoutes | None = None) -> ExecutorApp:
@@ -154,19 +137,19 @@ def build_management_app(
     proxies = TrustedProxies(parts.config.api.trusted_proxies)
     further = routes or plugin_routes(parts)
     gates = PluginGates(parts.plugins.gates, further.site, proxies)
-    gate = ApiGate(parts.db, parts.access.tokens, gates, parts.clock, proxies, parts.audit, before)
+    gate = ApiGate(parts, gates, proxies, before)
     app = GuardedApp(gate, further.refuses_body)
     app.router_options.converters["id"] = IdConverter
     app.add_error_handler(Exception, gate.on_error)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
     resources = {kind: kind(parts) for kind, _ in ROUTES.values()}
     for name in ("healthz", "readyz"):
-        app.add_route(f"/{name}", resources[Health], suffix=name, needs={"GET": PUBLIC})
+        app.add_route(f"/{name}", resources[health.Health], suffix=name, needs={"GET": PUBLIC})
     for path, (kind, needs) in ROUTES.items():
         action = path.rpartition("/")[2]
         is_own = any(hasattr(kind, f"on_{method}_{action}") for method in ("get", "post"))
         app.add_route(PREFIX + path, resources[kind], suffix=action if is_own else None, needs=needs)
-    PluginResources(parts, further.site).add_to(app)
+    add_resources(app, parts, further.site)
     further.add_to_management(app)
     further.site.served = app.routes
     for prefix, sink in page_sinks(parts.plugins.pages).items():

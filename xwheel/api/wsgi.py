@@ -10,18 +10,17 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
-from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
 from xwheel.api.app import build_management_app
-from xwheel.api.http.errors import PROBLEM_TYPE, RETRY_AFTER_S, TYPE_PREFIX, Problem
+from xwheel.api.http.errors import PROBLEM_TYPE, RETRY_AFTER_S, problem_of
 from xwheel.api.parts import ApiParts
 from xwheel.api.schema.health import HealthCounts, HealthReport
 from xwheel.clock import OffsetFilter, SystemClock
 from xwheel.config import Config
-from xwheel.errors import ConfigError, XwheelError
+from xwheel.errors import ConfigError, StorageError, XwheelError
 from xwheel.plugin.discovery import Plugins, load_plugins
 from xwheel.runtime.sealing import KeyRing, read_keys
 from xwheel.scheduler.cluster.clock_sync import ClockSync
@@ -135,8 +134,7 @@ class ManagementProcess:
     def refresh(self) -> None:
         """Read what others changed, if that was read a second ago; one thread reads, the others have its answer.
 
-        Raises:
-            DatabaseUnreachableError: The database does not answer.
+        Raises DatabaseUnreachableError if the database does not answer.
         """
         if self._is_fresh():
             return
@@ -169,13 +167,7 @@ class ManagementProcess:
 
 
 def _refuse(start_response: StartResponse, error: XwheelError) -> Iterable[bytes]:
-    """Answer a call that cannot reach the application, as the application would."""
-    problem = Problem(
-        type=f"{TYPE_PREFIX}storage",
-        title="The database cannot do this now",
-        status=HTTPStatus.SERVICE_UNAVAILABLE.value,
-        detail=str(error),
-    )
+    problem = problem_of(StorageError(str(error)))
     headers = [("Content-Type", PROBLEM_TYPE), ("Retry-After", str(RETRY_AFTER_S))]
     start_response("503 Service Unavailable", headers)
     return [msgspec.json.encode(problem)]

@@ -53,19 +53,12 @@ class DailyInterval:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A daily window.
+    """A daily window."""
 
-    Attributes:
-        first_s: Seconds after midnight at which it opens.
-        last_s: Seconds after midnight at which it closes, included.
-        every_s: Step in seconds.
-        days: Days of the week, Monday 0.
-    """
-
-    first_s: int
-    last_s: int
-    every_s: int
-    days: frozenset[int]
+    first_s: int  # seconds after midnight at which it opens
+    last_s: int  # seconds after midnight at which it closes, included
+    every_s: int  # step in seconds
+    days: frozenset[int]  # of the week, Monday 0
 
     def first_after(self, day: date, after_s: int, place: ZoneInfo) -> int | None:
         """Return the first step of this day after an instant, in epoch seconds."""
@@ -95,25 +88,18 @@ class Window:
 
 @lru_cache(maxsize=20_000)
 def parse_window(conf: str) -> Window:
-    """Return the window that a configuration describes.
-
-    Raises:
-        ScheduleError: Names the part and what is allowed.
-    """
+    """Return the window that a configuration describes; ScheduleError names the part and what is allowed."""
     parts: dict[str, str] = {}
     for word in conf.split():
         key, is_pair, value = word.partition("=")
         if key not in WINDOW_PARTS or not is_pair or key in parts:
             raise ScheduleError(
-                "schedule_conf",
-                f"takes from=09:00 to=17:30 every=15m days=MON-FRI, each once; not {word[:40]!r}",
+                "schedule_conf", f"takes from=09:00 to=17:30 every=15m days=MON-FRI, each once; not {word[:40]!r}"
             )
         parts[key] = value
     missing = [key for key in WINDOW_PARTS[:3] if key not in parts]
     if missing:
-        raise ScheduleError(
-            "schedule_conf", f"lacks {'= and '.join(missing)}=, as in from=09:00 to=17:30 every=15m"
-        )
+        raise ScheduleError("schedule_conf", f"lacks {'= and '.join(missing)}=, as in from=09:00 to=17:30 every=15m")
     first_s, last_s = _clock_s("from", parts["from"]), _clock_s("to", parts["to"])
     every_ms = interval_ms(parts["every"])
     if last_s < first_s:
@@ -127,9 +113,7 @@ def parse_window(conf: str) -> Window:
 def _clock_s(part: str, text: str) -> int:
     match = CLOCK.fullmatch(text)
     if match is None:
-        raise ScheduleError(
-            "schedule_conf", f"{part}= takes a time from 00:00 to 23:59:59, not {text[:40]!r}"
-        )
+        raise ScheduleError("schedule_conf", f"{part}= takes a time from 00:00 to 23:59:59, not {text[:40]!r}")
     return int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3] or 0)
 
 

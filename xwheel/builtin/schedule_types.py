@@ -118,17 +118,12 @@ class Once:
 
 @lru_cache(maxsize=20_000)
 def interval_ms(conf: str) -> int:
-    """Return an interval in milliseconds.
-
-    Raises:
-        ScheduleError: It is no positive duration, or longer than a hundred years.
-    """
+    """Return an interval in milliseconds; raises ScheduleError unless it is positive and at most a hundred years."""
     match = INTERVAL.fullmatch(conf.strip())
     length_ms = int(match[1]) * UNITS_MS[match[2] or ""] if match else 0
     if not 0 < length_ms <= LONGEST_INTERVAL_MS:
         raise ScheduleError(
-            "schedule_conf",
-            "must be seconds or a number with ms, s, m, h or d, above 0 and at most 100 years",
+            "schedule_conf", "must be seconds or a number with ms, s, m, h or d, above 0 and at most 100 years"
         )
     return length_ms
 

@@ -1,8 +1,9 @@
 """The ``xwheel`` command.
 
-``main`` puts the commands together, has those that are processes, and turns errors into exit statuses. Each other
-command is a module; ``access`` has those about who may call. ``connection`` gives them a node's API or the configured
-database, ``output`` prints what they found. A command imports what it needs when it runs, so that ``--help`` is quick.
+``main`` has the commands that are processes, and those of the database, and turns errors into exit statuses;
+``plugins`` is one of its own. The others are of plugins: ``plugin_commands`` finds them, ``lazy`` loads them.
+``connection`` gives commands a node's API, ``options`` and ``output`` are the same for all. A command imports what it
+needs when it runs, so that ``--help`` is quick.
 """
 
 from xwheel.errors import ConfigError

@@ -24,37 +24,22 @@ OTHERS: Final = 0o077
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
-    """How a node is called.
+    """How a node is called."""
 
-    Attributes:
-        token: Its management token; empty if a file has it.
-        token_file: That file, such as the one in the folder of an embedded scheduler.
-        name: What the node calls the token, if it was made by the login.
-    """
-
-    token: str = ""
-    token_file: str = ""
-    name: str = ""
+    token: str = ""  # its management token; empty if a file has it
+    token_file: str = ""  # that file, such as the one in the folder of an embedded scheduler
+    name: str = ""  # what the node calls the token, if it was made by the login
 
 
 class Logins(msgspec.Struct, frozen=True, kw_only=True):
-    """All logins of a user.
+    """All logins of a user."""
 
-    Attributes:
-        latest: The URL that commands take where none is named; empty if there is none.
-        nodes: Logins by URL.
-    """
-
-    latest: str = ""
-    nodes: dict[str, Login] = {}
+    latest: str = ""  # the URL that commands take where none is named; empty if there is none
+    nodes: dict[str, Login] = {}  # by URL
 
 
 def logins_file() -> Path:
-    """Return where the logins of this user are kept, whether there are any or not.
-
-    Raises:
-        ConfigError: The user has no home.
-    """
+    """Return where the logins of this user are kept, if there are any; raises ConfigError for a user without a home."""
     base = os.environ.get("XDG_CONFIG_HOME") or ""
     try:
         home = Path(base) if base.startswith("/") else Path.home() / ".config"
@@ -64,11 +49,7 @@ def logins_file() -> Path:
 
 
 def read_logins() -> Logins:
-    """Return the logins; none where there is no file.
-
-    Raises:
-        ConfigError: The file cannot be used, or other users can read it.
-    """
+    """Return the logins, none without a file; raises ConfigError if it cannot be used, or other users can read it."""
     path = logins_file()
     try:
         with path.open("rb") as file:
@@ -84,29 +65,19 @@ def read_logins() -> Logins:
 
 
 def plain_url(text: str) -> str:
-    """Return the URL of a management API as logins are kept by.
-
-    Raises:
-        ConfigError: It is none.
-    """
+    """Return the URL of a management API as logins are kept by; raises ConfigError if it is none."""
     try:
         parts = urlsplit(text)
         is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_usable = False
     if not is_usable or parts.query or parts.fragment or parts.username is not None:
-        raise ConfigError(
-            "--url: must be an http:// or https:// address of a node, without query or password"
-        )
+        raise ConfigError("--url: must be an http:// or https:// address of a node, without query or password")
     return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
 
 
 def node_client(url: str | None, token_file: Path | None) -> RestClient:
-    """Return a client of the node that options or environment name.
-
-    Raises:
-        ConfigError: There is no token, or the URL is none.
-    """
+    """Return a client of the node that options or environment name; raises ConfigError without a token or a URL."""
     from xwheel.wire.http.rest import RestClient
 
     base = url or os.environ.get("XWHEEL_URL")
@@ -148,7 +119,6 @@ def _tls() -> TlsFiles:
 
 
 def _given_token(path: Path | None) -> str | None:
-    """Return the token that options or environment give; None if they give none."""
     if path is None and os.environ.get("XWHEEL_TOKEN"):
         return checked_token(os.environ["XWHEEL_TOKEN"].strip(), "XWHEEL_TOKEN")
     path = path or (Path(named) if (named := os.environ.get("XWHEEL_TOKEN_FILE")) else None)

@@ -29,20 +29,15 @@ NO_OTHERS: Final = (
     "xwheel: no distribution with further commands is installed: 'pip install xwheel[cli]' brings those that talk to a "
     "node, and those of logins, tokens and secrets"
 )
-SENTENCE: Final = 500
-"""Where the first sentence of a command's help is cut, in characters."""
+SENTENCE: Final = 500  # where the first sentence of a command's help is cut, in characters
 
 
 def command_group(words: str | None = None, *, alone: bool = False) -> Typer:
     """Return a Typer whose help is plain text: Rich would take twice the time of all the rest.
 
-    Args:
-        words: What the help says of it; None where a callback or :class:`CommandPlace` says it.
-        alone: Whether it does something without a command too.
+    Without ``words`` a callback or :class:`CommandPlace` has the help; ``alone``: it works without a command too.
     """
-    made = Typer(
-        cls=PlainGroup, invoke_without_command=alone, no_args_is_help=not alone, rich_markup_mode=None
-    )
+    made = Typer(cls=PlainGroup, invoke_without_command=alone, no_args_is_help=not alone, rich_markup_mode=None)
     if words is not None:
         made.info.help = words
     return made
@@ -91,11 +86,7 @@ class LazyCommands(PlainGroup):
 
     @cached_property
     def loaded(self) -> TyperGroup | Command:
-        """The commands themselves.
-
-        Raises:
-            PluginError: A plugin's module cannot be loaded, or has no such commands.
-        """
+        """The commands themselves; raises PluginError if a plugin's module cannot be loaded, or lacks them."""
         group = load_group(self._place)
         if self._place.is_one:
             if str(self.name) not in group.commands:
@@ -111,19 +102,9 @@ class LazyCommands(PlainGroup):
 
 
 def load_group(place: CommandPlace) -> TyperGroup:
-    """Return all commands of a module.
-
-    Raises:
-        PluginError: A plugin's module cannot be loaded, or has none.
-    """
-    return get_group(_app_of(place))
-
-
-def _app_of(place: CommandPlace) -> Typer:
-    """Return the Typer of a module; what a plugin's module raises is told as one line that names the plugin."""
+    """Return all commands of a module; what a plugin's module raises is a PluginError of one line that names it."""
     if not place.owner:
-        found: Typer = import_module(place.module).app
-        return found
+        return get_group(import_module(place.module).app)
     try:
         app = getattr(import_module(place.module), "app", None)
     except KeyboardInterrupt:
@@ -135,4 +116,4 @@ def _app_of(place: CommandPlace) -> Typer:
         raise PluginError(f"{place.owner}: commands of {place.module} cannot be loaded: {words}") from error
     if not isinstance(app, Typer):
         raise PluginError(f"{place.owner}: {place.module}.app must be a typer.Typer")
-    return app
+    return get_group(app)

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("xwheel")
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"
+LOG_FORMAT_OF_MANY: Final = LOG_FORMAT.replace("%(threadName)s", "%(process)d %(threadName)s")
+"""That of processes that write to the same place."""
 
 
 class PlainFormatter(logging.Formatter):
     """Writes log lines in which no text of others can move the terminal or look like a line of its own.
 
-    Args:
-        form: Of the lines.
-        zone: Whose time they have; None for the machine's.
+    They have the time of a zone, by default of the machine's.
     """
 
     def __init__(self, form: str = LOG_FORMAT, zone: ZoneInfo | None = None) -> None:
@@ -63,6 +63,7 @@ class JsonFormatter(PlainFormatter):
         values = {
             "time": moment.isoformat(timespec="milliseconds"),
             "level": record.levelname,
+            "process": record.process,
             "thread": record.threadName,
             "logger": record.name,
             "message": record.getMessage(),
@@ -72,17 +73,16 @@ class JsonFormatter(PlainFormatter):
         return json.dumps(values)
 
 
-def log_from(level: int, config: Config | None = None) -> None:
-    """Write log lines to standard error, from a level on; what settings say of it wins.
+def log_from(level: int, config: Config | None = None, *, of_many: bool = False) -> None:
+    """Write log lines to standard error, from a level on; what settings say of it wins, once they are read.
 
-    Args:
-        level: Before there are settings, and where they name none.
-        config: The settings, once they are read.
+    Of many processes, each line has the number of its own.
     """
-    formatter = PlainFormatter()
+    form = LOG_FORMAT_OF_MANY if of_many else LOG_FORMAT
+    formatter = PlainFormatter(form)
     if config is not None:
         zone = ZoneInfo(config.log.timezone) if config.log.timezone else None
-        formatter = JsonFormatter(zone=zone) if config.log.format == "json" else PlainFormatter(zone=zone)
+        formatter = JsonFormatter(zone=zone) if config.log.format == "json" else PlainFormatter(form, zone)
         level = logging.getLevelNamesMapping()[config.log.level.upper()] if config.log.level else level
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
@@ -94,18 +94,6 @@ def tell_start(what: str, path: Path | None) -> None:
     named = path or os.environ.get("XWHEEL_CONFIG")
     logger.info("xwheel %s, %s, on Python %s", __version__, what, platform.python_version())
     logger.info("settings: %s", named or "no file; defaults, environment and command line")
-
-
-class ShownSecrets:
-    """Shows secrets as soon as they are made, since the start may yet fail, and counts them."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def show(self, line: str) -> None:
-        """Print one."""
-        typer.echo(line)
-        self.count += 1
 
 
 def tell_login(path: Path | None) -> None:

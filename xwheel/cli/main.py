@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from xwheel import __version__
+from xwheel import __version__, errors
 from xwheel.cli.lazy import LazyCommands, PlainGroup, command_group
-from xwheel.cli.log_lines import ShownSecrets, log_from, tell_login, tell_node, tell_start
+from xwheel.cli.log_lines import log_from, tell_login, tell_node, tell_start
 from xwheel.cli.options import (
     ConfigOption,
     DatabaseOption,
@@ -27,20 +29,9 @@ from xwheel.cli.options import (
 )
 from xwheel.cli.output import print_done, visible
 from xwheel.cli.plugin_commands import CommandPlace
-from xwheel.errors import (
-    ConfigError,
-    DatabaseRefusedError,
-    DatabaseUnreachableError,
-    FieldError,
-    LockError,
-    PluginError,
-    SchemaError,
-    StartEndedError,
-    XwheelError,
-)
 
 if TYPE_CHECKING:
-    from xwheel.runtime.signals import StopSignals
+    from xwheel.config import Config
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -51,32 +42,25 @@ EXIT_REFUSED = 6
 EXIT_UNREACHABLE = 7
 
 STATUSES = (
-    (ConfigError, EXIT_CONFIG),
-    (FieldError, EXIT_CONFIG),
-    (PluginError, EXIT_CONFIG),
-    (LockError, EXIT_LOCKED),
-    (SchemaError, EXIT_SCHEMA),
-    (DatabaseRefusedError, EXIT_REFUSED),
-    (DatabaseUnreachableError, EXIT_UNREACHABLE),
+    (errors.ConfigError, EXIT_CONFIG),
+    (errors.FieldError, EXIT_CONFIG),
+    (errors.PluginError, EXIT_CONFIG),
+    (errors.LockError, EXIT_LOCKED),
+    (errors.SchemaError, EXIT_SCHEMA),
+    (errors.DatabaseRefusedError, EXIT_REFUSED),
+    (errors.DatabaseUnreachableError, EXIT_UNREACHABLE),
 )
 
-PLACES = {
-    "cron": CommandPlace("xwheel.cli.cron", "Cron expressions: when they fire, and what they say."),
-    "plugins": CommandPlace("xwheel.cli.plugins", "What plugins are installed, and what is wrong with them."),
-}
+PLUGINS = CommandPlace("xwheel.cli.plugins", "What plugins are installed, and what is wrong with them.")
 GC_ALLOCATIONS = 50_000
-TIDY_S = 60
 
 
 class RootGroup(PlainGroup):
-    """All commands: those of this module, of others here, and of plugins."""
+    """All commands: those of this module, ``xwheel plugins``, and those that plugins bring."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = {
-            **self.commands,
-            **{name: LazyCommands(name, place) for name, place in PLACES.items()},
-        }
+        self.commands = {**self.commands, "plugins": LazyCommands("plugins", PLUGINS)}
 
 
 app = typer.Typer(
@@ -101,9 +85,7 @@ def _print_version(wanted: bool) -> None:
 def root(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", help="Print the version, and nothing else.", is_eager=True, callback=_print_version
-        ),
+        typer.Option("--version", help="Print the version, and nothing else.", is_eager=True, callback=_print_version),
     ] = False,
     reason: Annotated[
         str, typer.Option(metavar="TEXT", help="Why, for the audit: of any command that changes something.")
@@ -121,51 +103,63 @@ def server(
     port: Annotated[int | None, typer.Option(help="Port of the management API.")] = None,
     executor_port: Annotated[int | None, typer.Option(help="Port of the executor API.")] = None,
     plugins_dir: PluginsDirOption = None,
+    processes: Annotated[
+        int, typer.Option(min=1, max=64, help="Nodes in processes of their own, which SIGHUP replaces one by one.")
+    ] = 1,
 ) -> None:
     """Run a scheduler node until SIGTERM, SIGHUP or Ctrl-C, then drain."""
     from xwheel.runtime.signals import StopSignals
 
+    handed = None
+
+    def load() -> Config:
+        log_from(logging.INFO, of_many=processes > 1)
+        api = {"port": port, "executor_port": executor_port}
+        config = configure(config_path, url, api=api, plugins={"folder": plugins_dir})
+        log_from(logging.INFO, config, of_many=processes > 1)
+        tell_start("a scheduler node" if handed or processes == 1 else f"{processes} scheduler nodes", config_path)
+        return config
+
+    if processes > 1:
+        from xwheel.node.processes import HANDED, Inherited, supervise
+
+        handed = os.environ.pop(HANDED, None)
+        if handed is None:
+            status = supervise(processes, sys.orig_argv[1:], load)
+            raise typer.Exit(status if status >= 0 else EXIT_FAILED)
+    # of what a start makes next to nothing has cycles, and of what comes and goes with fires little: searching for
+    # them seldom pays
+    gc.set_threshold(GC_ALLOCATIONS)
     with StopSignals(for_good=True) as signals:
         from xwheel.node.node import Node
+        from xwheel.runtime.memory import tidy
 
-        log_from(logging.INFO)
-        config = configure(
-            config_path,
-            url,
-            api={"port": port, "executor_port": executor_port},
-            plugins={"folder": plugins_dir},
-        )
-        log_from(logging.INFO, config)
-        tell_start("a scheduler node", config_path)
-        shown = ShownSecrets()
-        node = Node(config, announce=shown.show, pause=signals.heard)
-        if shown.count:
+        config = load()
+        inherited = Inherited(handed, config) if handed else None
+        shown: list[str] = []
+
+        def show(secret: str) -> None:
+            typer.echo(secret)  # at once, since the start may yet fail
+            shown.append(secret)
+
+        node = Node(config, show, pause=signals.heard, bound=inherited.listeners if inherited else ())
+        if shown:
             tell_login(config_path)
         tell_node(config, node.scheduler.core.plugins)
         if signals.be_up():
             return
         try:
             node.start()
-        except StartEndedError:
+        except errors.StartEndedError:
             return  # a signal came while it waited for its database
-        # what exists now stays; of what comes and goes with fires little has cycles, so searching for them seldom pays
+        if inherited is not None:
+            inherited.say_up()
+        # what exists now stays
         gc.collect()
         gc.freeze()
-        gc.set_threshold(GC_ALLOCATIONS)
-        _wait(signals)
-        raise typer.Exit(0 if node.stop() else EXIT_FAILED)
-
-
-def _wait(signals: StopSignals) -> None:
-    """Wait for a signal, and give back what is not needed any more now and then.
-
-    Left alone, the interpreter would search for cycles only after half an hour of steady work or more, and among older
-    objects only after days.
-    """
-    from xwheel.runtime.memory import tidy
-
-    while not signals.heard(TIDY_S):
-        tidy()
+        signals.wait(tidy)
+        is_replaced = inherited is not None and signals.number == signal.SIGHUP
+        raise typer.Exit(0 if node.stop(is_replaced=is_replaced) else EXIT_FAILED)
 
 
 @app.command()
@@ -194,13 +188,13 @@ def executor(
         log_from(logging.INFO, config)
         tell_start("an executor", config_path)
         if not found and not config.executor.allowed_glue_types:
-            raise ConfigError(
+            raise errors.ConfigError(
                 "there is nothing to run: name a module with @job handlers, or allow glue types in "
                 "executor.allowed_glue_types"
             )
         runner = Executor(config, handlers=found)
     elif len(found) > 1 or plugins_dir is not None:
-        raise ConfigError(
+        raise errors.ConfigError(
             "an Executor has its own handlers and settings: give MODULE:NAME alone, without --plugins-dir"
         )
     raise typer.Exit(0 if runner.run_forever() else EXIT_FAILED)
@@ -238,9 +232,7 @@ def database_check(
     tables = load_plugins(config).tables
     open_database(config, create=False, tables=tables).close()
     schema, names = migrate.head_revision(), sorted(tables)
-    text = "\n".join(
-        [f"schema: {schema}, as needed", *(f"tables of plugin {name}: as needed" for name in names)]
-    )
+    text = "\n".join([f"schema: {schema}, as needed", *(f"tables of plugin {name}: as needed" for name in names)])
     print_done(as_json, {"schema": schema, "plugins": names, "ok": True}, text)
 
 
@@ -248,7 +240,7 @@ def main() -> None:
     """Run the command; what xwheel refuses becomes one line and an exit status of its own."""
     try:
         app()
-    except XwheelError as error:
+    except errors.XwheelError as error:
         _fail(error)
     except Exception as error:
         explained = _database_error(error)
@@ -257,12 +249,12 @@ def main() -> None:
         _fail(explained)
 
 
-def _fail(error: XwheelError) -> NoReturn:
+def _fail(error: errors.XwheelError) -> NoReturn:
     typer.echo(f"xwheel: {visible(str(error))}", err=True)
     raise SystemExit(next((status for kind, status in STATUSES if isinstance(error, kind)), EXIT_FAILED))
 
 
-def _database_error(error: Exception) -> XwheelError | None:
+def _database_error(error: Exception) -> errors.XwheelError | None:
     """Return what a database's error means that no command foresaw; None for any other."""
     if "sqlalchemy" not in sys.modules:
         return None

@@ -23,9 +23,7 @@ SHOWN_WARNING: Final = (
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="TOML file with settings; default: $XWHEEL_CONFIG.")
 ]
-DatabaseOption = Annotated[
-    str | None, typer.Option("--database", help="SQLAlchemy URL; overrides the settings.")
-]
+DatabaseOption = Annotated[str | None, typer.Option("--database", help="SQLAlchemy URL; overrides the settings.")]
 PluginsDirOption = Annotated[
     Path | None,
     typer.Option(

@@ -37,16 +37,11 @@ def print_done(as_json: bool, answer: object, sentence: str) -> None:
 
 
 def print_rows(
-    titles: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    paint: Callable[[int, str], str] = lambda _, text: text,
+    titles: Sequence[str], rows: Iterable[Sequence[object]], paint: Callable[[int, str], str] = lambda _, text: text
 ) -> None:
     """Print rows whole, in aligned columns with two blanks between; on a terminal with a line below the titles.
 
-    Args:
-        titles: Of the columns.
-        rows: A value for each column.
-        paint: Returns the text of a column in its colour, for a terminal that has colours.
+    ``paint`` returns the text of a column in its colour, for a terminal that has colours.
     """
     from rich.cells import cell_len, set_cell_size
 
@@ -87,7 +82,7 @@ def visible(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(visible, value)) or NOTHING
     text = str(value)
-    return text if text.isprintable() else "".join(map(_escaped, text))
+    return "".join([one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text])
 
 
 def plain(text: str) -> str:
@@ -95,15 +90,10 @@ def plain(text: str) -> str:
 
     A carriage return ends the line, so that nothing is written over.
     """
-    return UNUSUAL.sub(lambda found: _shown_letter(found[0]), text.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-def _escaped(letter: str) -> str:
-    return letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-
-
-def _shown_letter(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii") if _is_obeyed(letter) else letter
+    return UNUSUAL.sub(
+        lambda found: found[0].encode("unicode_escape").decode("ascii") if _is_obeyed(found[0]) else found[0],
+        text.replace("\r\n", "\n").replace("\r", "\n"),
+    )
 
 
 def _json_letter(letter: str) -> str:

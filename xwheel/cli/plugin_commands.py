@@ -25,19 +25,12 @@ command is all of the module's Typer."""
 
 
 class CommandPlace(NamedTuple):
-    """Where commands are.
+    """Where commands are."""
 
-    Attributes:
-        module: The module; its Typer is called ``app``.
-        help: What the help says of them; empty if their module alone knows.
-        is_one: Whether it is one command of the module and not a group of all.
-        owner: The plugin that brought them; empty for ours.
-    """
-
-    module: str
-    help: str
-    is_one: bool = False
-    owner: str = ""
+    module: str  # its Typer is called ``app``
+    help: str  # what the help says of them; empty if their module alone knows
+    is_one: bool = False  # whether it is one command of the module and not a group of all
+    owner: str = ""  # the plugin that brought them; empty for ours
 
 
 class CommandParts:
@@ -68,14 +61,9 @@ def words_of(ctx: Context) -> list[str]:
 def place_in_index(group: Sequence[str], ours: Collection[str], wanted: str) -> CommandPlace | None:
     """Return where a distribution says that a command is; no plugin is loaded for that.
 
-    Args:
-        group: The words of the group behind ``xwheel``.
-        ours: The words of the group that are xwheel's own.
-        wanted: The word that somebody typed.
-
-    Returns:
-        None if none says it, or if anything may be wrong: two say it, one has a name of ours, or the settings disable
-        plugins. To load all plugins then says what.
+    The command is the word ``wanted`` of a group of words, of which some are ``ours``. None if none says it, or if
+    anything may be wrong: two say it, one has a name of ours, or the settings disable plugins. To load all plugins
+    then says what.
     """
     from importlib.metadata import entry_points
 
@@ -85,9 +73,7 @@ def place_in_index(group: Sequence[str], ours: Collection[str], wanted: str) -> 
         return None
     entry = found[names.index(wanted)]
     owner = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown distribution"
-    return CommandPlace(
-        entry.module, "", not entry.attr, f"{owner} (entry point {entry.name} = {entry.value})"
-    )
+    return CommandPlace(entry.module, "", not entry.attr, f"{owner} (entry point {entry.name} = {entry.value})")
 
 
 def indexed_names() -> set[str]:
@@ -106,12 +92,8 @@ def _may_disable_plugins() -> bool:
     try:
         path = os.environ.get("XWHEEL_CONFIG")
         return bool(path and tomllib.loads(Path(path).read_text("utf-8")).get("plugins", {}).get("disabled"))
-    except (
-        OSError,
-        ValueError,
-        AttributeError,
-    ):  # commands that read them say what is wrong, others need none
-        return False
+    except (OSError, ValueError, AttributeError):
+        return False  # commands that read them say what is wrong, others need none
 
 
 def places_of_plugins(
@@ -119,16 +101,9 @@ def places_of_plugins(
 ) -> Mapping[str, CommandPlace]:
     """Return by their last words what plugins bring to a group; nothing where the settings cannot be read.
 
-    Plugins are loaded. What is wrong with them is said on standard error, unless the command that is wanted is there.
-
-    Args:
-        group: The words of the group behind ``xwheel``; none for the commands of ``xwheel`` itself.
-        ours: The words of the group that are xwheel's own.
-        quiet: Whether nothing is to be said: a shell that completes words would show it among them.
-        wanted: The word that somebody typed; None if all are wanted.
-
-    Raises:
-        PluginError: A command is wanted, and a plugin has one whose name is xwheel's own.
+    Plugins are loaded. What is wrong with them is said on standard error, unless the command that is wanted is there,
+    or it is to be ``quiet``: a shell that completes words would show it among them. Without ``wanted`` all are; with
+    it, a plugin whose command has a name of ``ours`` is a PluginError.
     """
     from xwheel.config import load_config
     from xwheel.plugin.discovery import survey_plugins
@@ -146,9 +121,9 @@ def places_of_plugins(
         if before != list(group):
             continue
         owner = registry.owners[item.name]
-        if last in ours and wanted is None:
-            continue  # help is there all the same
         if last in ours:
+            if wanted is None:
+                continue  # help is there all the same
             full = " ".join([*before, last])
             raise PluginError(f"{owner}: commands {item.name}: xwheel itself has 'xwheel {full}'")
         found[last] = CommandPlace(item.module, item.help, item.is_one, owner)

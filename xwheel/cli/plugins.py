@@ -14,7 +14,7 @@ from xwheel.cli.options import ConfigOption, JsonOption, PluginsDirOption, Token
 from xwheel.cli.output import print_json, print_rows, visible
 
 if TYPE_CHECKING:
-    from xwheel.plugin.discovery import PluginInfo, PluginSurvey
+    from xwheel.plugin.discovery import PluginSurvey
 
 app = command_group(alone=True)
 
@@ -25,8 +25,7 @@ def show(
     config_path: ConfigOption = None,
     folder: PluginsDirOption = None,
     url: Annotated[
-        str | None,
-        typer.Option("--url", metavar="URL", help="Ask the node with this management API instead."),
+        str | None, typer.Option("--url", metavar="URL", help="Ask the node with this management API instead.")
     ] = None,
     token_file: TokenOption = None,
     as_json: JsonOption = False,
@@ -43,7 +42,7 @@ def show(
         from xwheel.plugin.discovery import survey_plugins
 
         survey = survey_plugins(load_config(config_path, {"plugins": given(folder=folder)}))
-        items = [_item(info) for info in survey.plugins.installed]
+        items = [info.shown({}) for info in survey.plugins.installed]  # nothing runs here that had a health
     else:
         items = node_client(url, token_file).call("GET", "/api/v1/plugins")["items"]
     if as_json:
@@ -89,24 +88,6 @@ def _report(survey: PluginSurvey) -> None:
         raise typer.Exit(2)
 
 
-def _item(info: PluginInfo) -> dict[str, Any]:
-    """Return a plugin as the API does, but without health, since nothing runs here."""
-    return {
-        "name": info.origin.name,
-        "distribution": info.origin.distribution,
-        "version": info.origin.version,
-        "module": info.origin.target,
-        "enabled": info.enabled,
-        "error": str(info.error or ""),
-        "registers": [
-            {"kind": kind, "name": name, "health": None}
-            for kind, names in info.registers.items()
-            for name in names
-        ],
-        "options": dict(info.options),
-    }
-
-
 def _origin(item: dict[str, Any]) -> str:
     if not item["version"]:
         return str(item["module"])
@@ -116,8 +97,6 @@ def _origin(item: dict[str, Any]) -> str:
 def _health(health: dict[str, Any] | None) -> str:
     if health is None:
         return ""
-    counts = [
-        f"{health[name]} {name}" for name in ("failures", "hanging", "queued", "dropped") if health[name]
-    ]
+    counts = [f"{health[name]} {name}" for name in ("failures", "hanging", "queued", "dropped") if health[name]]
     said = [health["last_answer"][:60]] if health["last_answer"] else []
     return ", ".join(["ok" if health["ok"] else "failing", *counts, *said])

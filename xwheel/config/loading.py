@@ -6,52 +6,38 @@ The environment is read by :func:`load_config` when a process starts, never at i
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import tomllib
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self, TypeVar, cast
 
-from pydantic import BaseModel, ValidationError
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from xwheel.config import sections
 from xwheel.config.nearest import nearest
-from xwheel.config.sections import (
-    AccountsSection,
-    AlarmSection,
-    ApiSection,
-    AuditSection,
-    ConnectionsSection,
-    DatabaseSection,
-    EgressSection,
-    ExecutorSection,
-    LogSection,
-    PluginsSection,
-    RunLogsSection,
-    ScheduleSection,
-    SecuritySection,
-    TlsSection,
-    TriggerSection,
-    UpkeepSection,
-)
+from xwheel.config.sections import Section, UnreadSection
 from xwheel.errors import ConfigError
 from xwheel.guessing import easy_pattern, is_walk, without_phrases
 from xwheel.private_files import warn_if_open
 
+logger = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=Section)
+
+SETTINGS: Final = "xwheel.settings"
+HANDED_OVER: Final = ("accounts", "alarm", "audit", "run_logs")
+"""Sections of distributions of ours: a file that is shared may have them where those are not installed."""
+
 ENV_PREFIX: Final = "XWHEEL_"
 SPECIAL_ENV: Final = frozenset(
-    f"XWHEEL_{name}"
-    for name in ("CONFIG", "NO_EXTENSIONS", "REQUIRE_EXTENSIONS", "TOKEN", "TOKEN_FILE", "URL")
+    f"XWHEEL_{name}" for name in ("CONFIG", "NO_EXTENSIONS", "REQUIRE_EXTENSIONS", "TOKEN", "TOKEN_FILE", "URL")
 )
-BAD_SECRETS: Final = frozenset(
-    {"default_token", "changeme", "secret", "token", "password", "123456", "admin"}
-)
+BAD_SECRETS: Final = frozenset({"default_token", "changeme", "secret", "token", "password", "123456", "admin"})
 # what weak secrets are put together from; a good one may hold some, but must be more than that
 _KNOWN_WORDS: Final = (
     "qwertyuiop", "asdfghjkl", "changeme", "password", "executor", "letmein", "zxcvbnm", "xxl-job", "xxl_job",
@@ -63,57 +49,89 @@ MIN_OWN: Final = 8
 """Letters and digits that a secret must have besides well-known words."""
 
 
-class Config(BaseSettings):
+class Config(BaseModel):
     """All settings of a process, checked and frozen."""
 
-    model_config = SettingsConfigDict(
-        extra="forbid", frozen=True, env_prefix=ENV_PREFIX, env_nested_delimiter="__"
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    database: DatabaseSection = DatabaseSection()
-    api: ApiSection = ApiSection()
-    connections: ConnectionsSection = ConnectionsSection()
-    schedule: ScheduleSection = ScheduleSection()
-    trigger: TriggerSection = TriggerSection()
-    executor: ExecutorSection = ExecutorSection()
-    upkeep: UpkeepSection = UpkeepSection()
-    run_logs: RunLogsSection = RunLogsSection()
-    alarm: AlarmSection = AlarmSection()
-    security: SecuritySection = SecuritySection()
-    accounts: AccountsSection = AccountsSection()
-    audit: AuditSection = AuditSection()
-    egress: EgressSection = EgressSection()
-    tls: TlsSection = TlsSection()
-    log: LogSection = LogSection()
-    plugins: PluginsSection = PluginsSection()
+    database: sections.DatabaseSection = sections.DatabaseSection()
+    api: sections.ApiSection = sections.ApiSection()
+    connections: sections.ConnectionsSection = sections.ConnectionsSection()
+    schedule: sections.ScheduleSection = sections.ScheduleSection()
+    trigger: sections.TriggerSection = sections.TriggerSection()
+    executor: sections.ExecutorSection = sections.ExecutorSection()
+    upkeep: sections.UpkeepSection = sections.UpkeepSection()
+    security: sections.SecuritySection = sections.SecuritySection()
+    egress: sections.EgressSection = sections.EgressSection()
+    tls: sections.TlsSection = sections.TlsSection()
+    log: sections.LogSection = sections.LogSection()
+    plugins: sections.PluginsSection = sections.PluginsSection()
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take only what the constructor is given; :func:`load_config` merges the other sources itself."""
-        del settings_cls, env_settings, dotenv_settings, file_secret_settings
-        return (init_settings,)
+    def __new__(cls, **values: Any) -> Self:
+        """Make settings that have the sections of distributions, too."""
+        del values
+        return super().__new__(cast(type[Self], all_settings()) if cls is Config else cls)
+
+    def section(self, name: str, kind: type[S]) -> S:
+        """Return a section that a distribution brings, or its defaults if nothing stands there.
+
+        Raises ConfigError if what stands there was not read, as where its entry point is missing, and is not allowed.
+        """
+        found = getattr(self, name, None)
+        if isinstance(found, kind):
+            return found
+        try:
+            return kind.model_validate(getattr(found, "model_extra", None) or {})
+        except ValidationError as error:
+            said = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+            raise ConfigError(f"{name}: {said}") from None
 
     def plugin(self, name: str) -> Mapping[str, Any]:
         """Return the option table of a plugin; empty if there is none."""
         return self.plugins.options.get(name, {})
 
 
+@cache
+def all_settings() -> type[Config]:
+    """Return the settings with the sections that installed distributions bring.
+
+    An entry point of the group ``xwheel.settings`` names a :class:`Section` whose settings all have defaults, and is
+    called like its table. One that cannot be used is left out with a warning: its plugins say more, or may be
+    tolerated.
+    """
+    brought: dict[str, Section] = {name: UnreadSection() for name in HANDED_OVER}
+    for entry in entry_points(group=SETTINGS):
+        owner = entry.dist.name if entry.dist else "unknown distribution"
+        source = f"{owner} (entry point {entry.name} = {entry.value})"
+        try:
+            made = _make_section(entry.name, entry.load())
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            logger.warning("no section [%s] of the settings: %s: %s", entry.name, source, error)
+            continue
+        # an editable install may list the same distribution twice
+        if type(brought.get(entry.name, made)) not in (type(made), UnreadSection):
+            raise ConfigError(f"{source}: another distribution has the section [{entry.name}]: uninstall one of them")
+        brought[entry.name] = made
+    fields: dict[str, Any] = {name: (type(made), made) for name, made in brought.items()}
+    return create_model("Config", __base__=Config, **fields)
+
+
+def _make_section(name: str, kind: object) -> Section:
+    """Return a section of a distribution with its defaults; raises TypeError for what cannot be one."""
+    if not re.fullmatch("[a-z][a-z0-9_]{0,62}", name) or hasattr(Config, name) or name in Config.model_fields:
+        raise TypeError(f"a section cannot be called {name[:64]}")
+    if not isinstance(kind, type) or not issubclass(kind, Section):
+        raise TypeError("is no subclass of xwheel.config.sections.Section")
+    return kind()
+
+
 def load_config(path: Path | None = None, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> Config:
-    """Merge all sources into a checked configuration.
+    """Merge all sources into a checked configuration: without a TOML file the one that ``XWHEEL_CONFIG`` names, if any.
 
-    Args:
-        path: TOML file; None takes ``XWHEEL_CONFIG`` if that is set.
-        overrides: Command-line values as ``{section: {key: value}}``; they win.
-
-    Raises:
-        ConfigError: The file cannot be read, a key is unknown or a value is not allowed.
+    ``overrides`` are values of the command line as ``{section: {key: value}}``; they win. Raises ConfigError if the
+    file cannot be read, a key is unknown or a value is not allowed.
     """
     if path is None and os.environ.get("XWHEEL_CONFIG"):
         path = Path(os.environ["XWHEEL_CONFIG"])
@@ -130,11 +148,7 @@ def load_config(path: Path | None = None, overrides: Mapping[str, Mapping[str, A
 
 
 def build_config(values: Mapping[str, Any]) -> Config:
-    """Check nested values and return the configuration.
-
-    Raises:
-        ConfigError: A key is unknown or a value is not allowed; the message names it.
-    """
+    """Check nested values and return the configuration; ConfigError names a key or value that is not allowed."""
     try:
         return Config(**values)
     except ValidationError as error:
@@ -142,11 +156,7 @@ def build_config(values: Mapping[str, Any]) -> Config:
 
 
 def check_secret(name: str, secret: str) -> str:
-    """Return the secret if it may be used.
-
-    Raises:
-        ConfigError: It is too short, well known, or easily guessed; the message holds nothing of it.
-    """
+    """Return the secret if it may be used; ConfigError says why it may not, and holds nothing of it."""
     if secret.strip().lower() in BAD_SECRETS or len(secret) < MIN_SECRET:
         raise ConfigError(f"{name} must have at least {MIN_SECRET} characters and not be a well-known value")
     if weakness := _weakness(secret):
@@ -159,7 +169,6 @@ def check_secret(name: str, secret: str) -> str:
 
 
 def _weakness(secret: str) -> str:
-    """Return what makes a secret easy to guess, or an empty text."""
     if len(set(secret)) < MIN_DIFFERENT:
         return f"have fewer than {MIN_DIFFERENT} different characters"
     if easy := easy_pattern(secret):
@@ -187,13 +196,19 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _read_environment() -> dict[str, Any]:
-    for name in os.environ:
-        if name.startswith(ENV_PREFIX) and name not in SPECIAL_ENV:
-            section = name.removeprefix(ENV_PREFIX).split("__")[0].lower()
-            if "__" not in name or section not in Config.model_fields:
-                raise ConfigError(f"environment variable {name} names no setting{_nearest(section, Config)}")
+    known = all_settings()
+    names = [name for name in os.environ if name.startswith(ENV_PREFIX) and name not in SPECIAL_ENV]
+    for name in names:
+        section = name.removeprefix(ENV_PREFIX).split("__")[0].lower()
+        if "__" not in name or section not in known.model_fields:
+            raise ConfigError(f"environment variable {name} names no setting{_nearest(section, known)}")
+    if not names:
+        return {}
+    from pydantic_settings import EnvSettingsSource  # no start without such variables waits for it
+
     try:
-        return EnvSettingsSource(Config)()
+        source: Any = EnvSettingsSource  # that of any model, though it says that it wants its own kind
+        return dict(source(known, env_prefix=ENV_PREFIX, env_nested_delimiter="__")())
     except ValueError as error:
         raise ConfigError(f"environment: {error}") from error
 
@@ -201,14 +216,13 @@ def _read_environment() -> dict[str, Any]:
 def _explain(item: Any) -> str:
     where = ".".join(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
-        owner: type[BaseModel] = Config
-        for part in item["loc"][:-1]:
-            annotation = owner.model_fields[str(part)].annotation if str(part) in owner.model_fields else None
-            owner = (
-                annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else owner
-            )
-        section = str(item["loc"][0]) if len(item["loc"]) > 1 else ""
-        return f"{where} is not a setting{_nearest(str(item['loc'][-1]), owner, section)}"
+        *above, key = map(str, item["loc"])
+        owner: type[BaseModel] = all_settings()
+        for part in above:
+            kind = owner.model_fields[part].annotation if part in owner.model_fields else None
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                owner = kind
+        return f"{where} is not a setting{_nearest(key, owner, above[0] if above else '')}"
     return f"{where}: {item['msg'][:1].lower()}{item['msg'][1:]}"
 
 

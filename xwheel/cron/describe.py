@@ -22,8 +22,7 @@ _ENGLISH = (
     "January February March April May June July August September October November December"
 )
 _CHINESE = (
-    "星期一 星期二 星期三 星期四 星期五 星期六 星期日 "
-    "一月 二月 三月 四月 五月 六月 七月 八月 九月 十月 十一月 十二月"
+    "星期一 星期二 星期三 星期四 星期五 星期六 星期日 一月 二月 三月 四月 五月 六月 七月 八月 九月 十月 十一月 十二月"
 )
 
 
@@ -31,7 +30,8 @@ def describe_quartz(fields: Fields, language: str) -> str:
     """Return a sentence for a Quartz expression."""
     _check(language)
     rule = fields.days
-    if not rule.months or not fields.years or _never(rule):
+    has_days = rule.weekdays or rule.ends or rule.near_ends or rule.days or rule.near_days & ~1
+    if not (rule.months and fields.years and has_days):
         return {"en": "Never", "zh": "从不"}[language]
     parts = [
         _tidy(fields.seconds, 0, 59),
@@ -79,16 +79,11 @@ def _say(expression: str, language: str, *, sunday: int) -> str:
     return " ".join(words.split())
 
 
-def _never(rule: DayRule) -> bool:
-    return not (rule.weekdays or rule.ends or rule.near_ends or rule.days or rule.near_days & ~1)
-
-
 def _numbers(bits: int) -> list[int]:
     return [number for number in range(bits.bit_length()) if bits >> number & 1]
 
 
 def _tidy(bits: int, low: int, high: int) -> str:
-    """Write a set of values the short way: ``*``, ``*/5``, ``8-18``, ``1-59/13`` or a list."""
     values = _numbers(bits)
     step = values[1] - values[0] if len(values) > 1 else 0
     if len(values) == 2 and values[0] == low and step * 2 == high + 1 - low:  # noqa: PLR2004
@@ -116,8 +111,7 @@ def _days(rule: DayRule, language: str) -> str:
         fixed += [f"倒数第 {before + 1} 天" if before else "最后一天" for before in _numbers(rule.ends)]
         near = [f"最接近 {day} 号的平日" for day in _numbers(rule.near_days & ~1)]
         near += [
-            f"最接近倒数第 {before + 1} 天的平日" if before else "最后一个平日"
-            for before in _numbers(rule.near_ends)
+            f"最接近倒数第 {before + 1} 天的平日" if before else "最后一个平日" for before in _numbers(rule.near_ends)
         ]
         return ", 在每月的" + "、".join(fixed + near)
     fixed = [f"day {day}" for day in _numbers(rule.days)]

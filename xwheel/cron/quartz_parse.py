@@ -93,27 +93,21 @@ _KINDS = (_SECOND, _MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY, _YEAR)
 
 
 class _Field:
-    """What the items of one field add up to."""
-
     def __init__(self, kind: _Kind, text: str) -> None:
         self.kind = kind
         self.bits = self.ends = self.near_days = self.near_ends = self.nth = 0
         self.open = False  # a "?" was among the items
         items = [item for item in text.split(",") if item]
-        if kind is _WEEKDAY:
-            self._check_list(text)
+        if kind is _WEEKDAY and "L" in text and "," in text:
+            kind.refuse(text, "takes L only without a list")
+        if kind is _WEEKDAY and text.count("#") > 1:
+            kind.refuse(text, "takes one # only")
         for item in items:
             self._read(item)
         found = self.bits or self.ends or self.near_days or self.near_ends or self.open
         # "L" and far years are taken, and never match
         if not items or not (found or kind in (_MONTH, _YEAR)):
             kind.refuse(text)
-
-    def _check_list(self, text: str) -> None:
-        if "L" in text and "," in text:
-            self.kind.refuse(text, "takes L only without a list")
-        if text.count("#") > 1:
-            self.kind.refuse(text, "takes one # only")
 
     def _read(self, item: str) -> None:
         last = _LAST.fullmatch(item)
@@ -122,7 +116,9 @@ class _Field:
         elif item[0] in "*/":
             self._read_every(item)
         elif item[0] == "?":
-            self._read_open(item)
+            if self.kind not in (_DAY, _WEEKDAY) or len(item) > len("?x"):
+                self.kind.refuse(item)
+            self.open = True
         elif last and self.kind is _DAY:
             self._read_last(item, last)
         elif last and self.kind is _WEEKDAY:
@@ -179,11 +175,6 @@ class _Field:
             self._add(item, _ALL, None, max(1, self._step(step[1:], item)))
         else:
             self._add(item, _ALL, None, 1)  # what follows a star is not read
-
-    def _read_open(self, item: str) -> None:
-        if self.kind not in (_DAY, _WEEKDAY) or len(item) > len("?x"):
-            self.kind.refuse(item)
-        self.open = True
 
     def _read_last(self, item: str, last: re.Match[str]) -> None:
         if item == "L-":

@@ -40,10 +40,7 @@ class Month(NamedTuple):
 
 
 class Engine:
-    """The fire times of one expression in one zone.
-
-    Thread-safety: may be shared. The remembered day is one attribute, replaced whole.
-    """
+    """The fire times of an expression in a zone. May be shared: the remembered day is one attribute, replaced whole."""
 
     __slots__ = (
         "_fields", "_first", "_hours", "_midnight", "_minutes", "_period", "_seconds", "_year", "_zone"
@@ -87,7 +84,6 @@ class Engine:
         return self._search(second)
 
     def _clock(self, clock: int) -> int:
-        """Return the first matching second of the day from ``clock`` on, or -1."""
         hour, rest = divmod(clock, 3600)
         if self._hours[hour] == hour:
             minute, second = divmod(rest, 60)
@@ -103,7 +99,6 @@ class Engine:
         return -1 if hour < 0 else hour * 3600 + self._minutes[0] * 60 + self._seconds[0]
 
     def _search(self, second: int) -> int | None:
-        """Return the first fire at or after a UTC second, in milliseconds."""
         if not -_NEVER < second < FIRST_DAYS[-1] * _DAY:
             return None
         second = max(second, -_DAY)  # nothing fires before 1970
@@ -136,7 +131,6 @@ class Engine:
             self._midnight = _NEVER
 
     def _next_wall(self, wall: int, limit: int) -> int:
-        """Return the first matching wall second from ``wall`` on, or -1."""
         day = wall // _DAY
         first, end, table = self._year
         if not first <= day < end:
@@ -284,7 +278,6 @@ def _month(first: int, year: int, number: int) -> Month:
 
 
 def _month_of(day: int, year: int) -> tuple[int, Month]:
-    """Return the number of a day's month, and the month."""
     number = 1
     month = _month(FIRST_DAYS[min(year, LAST_YEAR) - FIRST_YEAR], year, number)
     while day >= month.first + month.length and number < DECEMBER:

@@ -25,28 +25,23 @@ class CronSchedule(Protocol):
     @property
     def expression(self) -> str:
         """The text, as it was given."""
-        ...
 
     @property
     def dialect(self) -> str:
         """One of :data:`DIALECTS`."""
-        ...
 
     @property
     def timezone(self) -> str:
         """IANA name of the zone whose clocks the expression means."""
-        ...
 
     def next_ms(self, after_ms: int) -> int | None:
         """Return the first fire strictly after an instant, in epoch milliseconds; None if there is none.
 
         Milliseconds are dropped: the answer is a whole second.
         """
-        ...
 
     def describe(self, language: str = "en") -> str:
         """Return the schedule in plain words, English (``en``) or Chinese (``zh``)."""
-        ...
 
 
 class QuartzSchedule(Engine):
@@ -72,16 +67,11 @@ class QuartzSchedule(Engine):
 
 
 def parse(expression: str, dialect: str = "quartz", timezone: str = "UTC") -> CronSchedule:
-    """Return the schedule that an expression describes.
+    """Return the schedule that an expression describes, in the dialect ``quartz`` or ``unix``.
 
-    Args:
-        expression: The text.
-        dialect: ``quartz`` or ``unix``.
-        timezone: IANA name of the zone whose clocks the expression means.
-
-    Raises:
-        ScheduleError: Naming the field (``second``, ``minute``, ``hour``, ``day_of_month``, ``month``,
-            ``day_of_week``, ``year``, ``expression``, ``dialect`` or ``timezone``) and what it takes.
+    ``timezone`` is the IANA name of the zone whose clocks the expression means. Raises ScheduleError, which names the
+    field (``second``, ``minute``, ``hour``, ``day_of_month``, ``month``, ``day_of_week``, ``year``, ``expression``,
+    ``dialect`` or ``timezone``) and what it takes.
     """
     if dialect == "quartz":
         return QuartzSchedule(expression, timezone)
@@ -93,9 +83,5 @@ def parse(expression: str, dialect: str = "quartz", timezone: str = "UTC") -> Cr
 
 
 def zone(name: str) -> ZoneInfo:
-    """Return the time zone of an IANA name.
-
-    Raises:
-        ScheduleError: If there is none; the name is never read as a path.
-    """
+    """Return the time zone of an IANA name; raises ScheduleError if there is none. It is never read as a path."""
     return find_zone(name).info

@@ -38,10 +38,7 @@ _LAST_SECOND = 32_472_144_000  # 2999-01-01, where the Quartz dialect ends too
 
 
 class UnixSchedule:
-    """A schedule in the Unix dialect; see :class:`xwheel.cron.CronSchedule`.
-
-    Thread-safety: may be shared; a lock guards croniter's state.
-    """
+    """A schedule in the Unix dialect; see :class:`xwheel.cron.CronSchedule`. May be shared: a lock guards croniter."""
 
     __slots__ = ("_iterator", "_lock", "_zone", "expression", "timezone")
 
@@ -85,9 +82,7 @@ def _read(expression: str) -> croniter:
         if not expression.isascii() or not expression.replace("\t", " ").isprintable():
             raise ScheduleError("expression", "takes printable ASCII characters, separated by spaces or tabs")
         if len(texts) != len(_FIELDS):
-            wanted = (
-                f"5 fields (minute, hour, day of month, month, day of week) or one of {', '.join(_ALIASES)}"
-            )
+            wanted = f"5 fields (minute, hour, day of month, month, day of week) or one of {', '.join(_ALIASES)}"
             raise ScheduleError("expression", f"takes {wanted}; not {len(texts)} fields")
         for number, (name, field) in enumerate(zip(_FIELDS, texts, strict=True)):
             _check(name, number, field)

@@ -7,6 +7,7 @@ arithmetic. All seconds count from 1970-01-01T00:00; wall seconds are those that
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
@@ -34,10 +35,7 @@ class Period(NamedTuple):
 
 
 class Zone:
-    """The periods of one time zone, found when they are needed.
-
-    Thread-safety: may be shared; what two threads find at the same time is equal.
-    """
+    """The periods of one time zone, found when needed; may be shared: what two threads find at once is equal."""
 
     def __init__(self, info: ZoneInfo) -> None:
         self.info = info
@@ -76,20 +74,12 @@ class Zone:
         if cuts[-1][0] != end:
             cuts.append((end, cuts[-1][1]))
         return [
-            Period(first, last, offset, last + min(offset, after))
-            for (first, offset), (last, after) in pairwise(cuts)
+            Period(first, last, offset, last + min(offset, after)) for (first, offset), (last, after) in pairwise(cuts)
         ]
 
     def _change(self, low: int, high: int) -> int:
-        """Return the first second in (low, high] with the offset of ``high``."""
-        after = self.offset(high)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.offset(middle) == after:
-                high = middle
-            else:
-                low = middle
-        return high
+        after, between = self.offset(high), range(low + 1, high)
+        return low + 1 + bisect_left(between, True, key=lambda second: self.offset(second) == after)
 
 
 @lru_cache(maxsize=700)

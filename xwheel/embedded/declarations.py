@@ -51,7 +51,6 @@ def _marked(function: Callable[..., object], name: str, options: Mapping[str, An
 
 
 def _validated(name: str, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields as the management API would take them; raises FieldError for those that it would not."""
     from xwheel.api.http.body import read_fields
     from xwheel.api.schema.messages import JobCreate
 

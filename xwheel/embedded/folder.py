@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from xwheel.errors import ConfigError
-from xwheel.private_files import make_folder, write_text
+from xwheel.private_files import make_folder, replace_text, write_text
 from xwheel.runtime.file_lock import FileLock
 from xwheel.runtime.ports import free_port
 
@@ -68,10 +67,8 @@ class Folder:
         return replace(state, declared=tuple(state.declared), retired=tuple(state.retired))
 
     def write_state(self, state: LeaderState) -> None:
-        """Write what others may know, all at once: a reader sees the whole file or the one before."""
-        draft = self._state_file.with_name(f"{self._state_file.name}.{os.getpid()}")
-        write_text(draft, json.dumps(asdict(state)))
-        draft.replace(self._state_file)
+        """Write what others may know."""
+        replace_text(self._state_file, json.dumps(asdict(state)))
 
     def management_token(self) -> str:
         """Return the token of the management API; the first leader makes it."""
@@ -115,7 +112,6 @@ class Folder:
 
 
 def _secret(path: Path) -> str:
-    """Return what a file of this user alone holds; made if it is not there."""
     try:
         return path.read_text(encoding="ascii").strip()
     except FileNotFoundError:

@@ -106,7 +106,6 @@ class DeclaredJobs:
             logger.debug("job %s was deleted meanwhile", job.name)
 
     def _known(self, group_id: int) -> dict[str, Job]:
-        """Return the group's jobs by name; raises ConfigError if two have the same."""
         found: dict[str, Job] = {}
         after: int | None = 0
         with self._db.read() as conn:

@@ -32,11 +32,8 @@ class Leader:
     """Node and executor of the process that has the folder's lock; complete and running once constructed.
 
     Coroutine handlers run on the given loop, or else on one of the executor's own. ``pause`` waits this many seconds
-    for a database that is locked, and returns whether the process is to end meanwhile.
-
-    Raises:
-        LockError: A node of its own has the database.
-        XwheelError: It cannot start; nothing is left behind.
+    for a database that is locked, and returns whether the process is to end meanwhile. Raises LockError if a node of
+    its own has the database, and XwheelError if it cannot start; nothing is left behind.
     """
 
     def __init__(
@@ -54,9 +51,7 @@ class Leader:
         try:
             # before the node is made, which would make one that is shown to no one
             token, now_ms = folder.management_token(), SystemClock().now_ms()
-            database.run(
-                lambda: db.transaction(lambda conn: tokens.replace_token(conn, "embedded", token, now_ms))
-            )
+            database.run(lambda: db.transaction(lambda conn: tokens.replace_token(conn, "embedded", token, now_ms)))
         finally:
             db.close()
         self.node = Node(config, announce=logger.debug, has_people=False, pause=pause)
@@ -98,7 +93,6 @@ class Leader:
             time.sleep(POLL_S)
 
     def _abandon(self) -> None:
-        """Close what a failed start has opened."""
         executor: Executor | None = getattr(self, "_executor", None)
         if executor is not None:
             executor.stop(0)

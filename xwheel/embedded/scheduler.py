@@ -169,12 +169,8 @@ class EmbeddedScheduler:
 
         In a server that forks, call it in each worker, after the fork: a child of a process that leads never leads.
 
-        Args:
-            timeout_s: How long that may take.
-
-        Raises:
-            ConfigError: A setting or a declared job cannot be used, or a library is missing.
-            XwheelError: It cannot start.
+        Raises ConfigError: a setting or a declared job cannot be used, or a library is missing; XwheelError: it cannot
+        start, or not within ``timeout_s``.
         """
         if HANDLER_PROCESS in sys.modules:
             return  # the process of a handler, which loads the application's modules
@@ -203,14 +199,10 @@ class EmbeddedScheduler:
         raise error or XwheelError(f"the scheduler did not start within {timeout_s:g} s")
 
     def stop(self, timeout_s: float = STOP_S) -> bool:
-        """Let what runs end, and leave; another process that stands by takes over.
+        """Let what runs end, and leave, for another process that stands by; return whether everything ended well.
 
-        Args:
-            timeout_s: How long to wait for that; what handlers get of it is ``executor.stop_timeout_s``, 10 s unless
-                the settings say otherwise.
-
-        Returns:
-            Whether everything ended well.
+        It waits ``timeout_s`` for that; what handlers get of it is ``executor.stop_timeout_s``, 10 s unless the
+        settings say otherwise.
         """
         with self._lock:
             thread = self._thread
@@ -228,11 +220,7 @@ class EmbeddedScheduler:
         return self._ended_well
 
     def run_forever(self) -> bool:
-        """Start, wait for SIGTERM, SIGINT or SIGHUP, and stop; belongs to the main thread of a program of its own.
-
-        Returns:
-            What :meth:`stop` says.
-        """
+        """Start, wait for SIGTERM, SIGINT or SIGHUP, and return what :meth:`stop` does; for a program's main thread."""
         from xwheel.runtime.signals import StopSignals
 
         with StopSignals() as signals:
@@ -241,20 +229,12 @@ class EmbeddedScheduler:
             signals.wait()
             return self.stop()
 
-    def run_now(
-        self, name: str, param: str | None = None, *, key: str | None = None, timeout_s: float = CALL_S
-    ) -> int:
+    def run_now(self, name: str, param: str | None = None, *, key: str | None = None, timeout_s: float = CALL_S) -> int:
         """Plan a run of a declared job, in the leader, which may be another process; return the run's id.
 
-        Args:
-            name: The job.
-            param: Replaces the job's parameter.
-            key: A second call with the same key returns the first call's run.
-            timeout_s: How long to wait for a leader, as while another process takes over.
-
-        Raises:
-            NotFoundError: There is no such job.
-            WireError: No leader took it in that time.
+        ``param`` replaces the job's parameter. A second call with the same ``key`` returns the first call's run. Raises
+        NotFoundError: there is no such job; WireError: no leader took it within ``timeout_s``, in which another process
+        may take over.
         """
         end_s = time.monotonic() + timeout_s
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
@@ -275,8 +255,7 @@ class EmbeddedScheduler:
     def wait_for(self, run_id: int, timeout_s: float = WAIT_S) -> dict[str, Any]:
         """Wait until a run has ended, and return it as the management API shows it.
 
-        Raises:
-            XwheelError: It did not end in that time, or there is no such run.
+        Raises XwheelError: it did not end in that time, or there is no such run.
         """
         end_s = time.monotonic() + timeout_s
         while True:
@@ -288,23 +267,11 @@ class EmbeddedScheduler:
             time.sleep(POLL_S)
 
     def call(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        params: Mapping[str, Any] | None = None,
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, params: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call the leader's management API and return its answer.
+        """Call the leader's management API at a path below ``/api/v1/``, with a body sent as JSON; return its answer.
 
-        Args:
-            method: Of HTTP.
-            path: After ``/api/v1/``.
-            body: Sent as JSON.
-            params: The query.
-
-        Raises:
-            XwheelError: The leader refuses, or there is none; the message says why.
+        Raises XwheelError: the leader refuses, or there is none; the message says why.
         """
         return self._request(method, path, body, params=params)
 
@@ -335,7 +302,6 @@ class EmbeddedScheduler:
         self._loop = None
 
     def _contend(self, stopping: threading.Event) -> None:
-        """Lead as soon as no other process does, until the stop."""
         stands_by = False
         while not stopping.is_set():
             try:

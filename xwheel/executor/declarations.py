@@ -22,9 +22,8 @@ MAX_JOB_NAME: Final = 128
 MAX_PLACE: Final = 1024
 MAX_FIELD: Final = 64
 MAX_REASON: Final = 1024
+# fields of a job that follow from its declaration
 OURS: Final = frozenset({"name", "group_id", "enabled", "glue_type", "glue_source", "handler", "anchor_ms"})
-"""Fields of a job that follow from its declaration."""
-
 SCHEDULE: Final = ("schedule_type", "schedule_conf")
 SCALARS: Final = (str, int, float, bool, type(None))
 
@@ -106,7 +105,6 @@ def _check_names(said: Mapping[str, Any]) -> None:
 
 
 def _plain(name: str, value: object) -> object:
-    """Return a value as JSON has it; raises FieldError if it is none of JSON's."""
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, list | tuple | set | frozenset):

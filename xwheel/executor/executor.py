@@ -45,8 +45,7 @@ class Executor:
             log, and its logging stays as it configures it.
         settings: Single settings of the section ``executor``; they win over ``config``.
 
-    Raises:
-        ConfigError: A setting is missing or not allowed, or two handlers share a name.
+    Raises ConfigError: a setting is missing or not allowed, or two handlers share a name.
     """
 
     def __init__(
@@ -106,27 +105,20 @@ class Executor:
     def start(self) -> None:
         """Open the journal, listen and register.
 
-        Raises:
-            ConfigError: The address cannot be bound, a file of TLS cannot be used, or an allowed glue
-                type is not installed.
-            LockError: Another process uses the data directory.
-            JournalError: The journal cannot be opened.
+        Raises ConfigError: the address cannot be bound, a file of TLS cannot be used, or an allowed glue type is not
+        installed; LockError: another process uses the data directory; JournalError: the journal cannot be opened.
         """
         with self._lock:
             if self._parts is not None:
                 raise ConfigError("the executor is running already")
             glue_types = load_glue_types(self._config) if self._glue_types is None else self._glue_types
-            _check_glue_types(self._settings, glue_types)
-            self._parts = Parts(
-                self._config,
-                self._token,
-                self._sync_token,
-                self._handlers,
-                glue_types,
-                self._clock,
-                self._is_guest,
-            )
-        self._parts.start()
+            for name in self._settings.allowed_glue_types:
+                if name not in glue_types:
+                    hint = where_it_comes_from("glue type", name)
+                    known = ", ".join(sorted(glue_types)) + (f"; {hint}" if hint else "")
+                    raise ConfigError(f"executor.allowed_glue_types: {name!r} is not installed; known: {known}")
+            self._parts = Parts(self._config, self._token, self._sync_token, self._handlers, glue_types, self._clock)
+        self._parts.start(is_guest=self._is_guest)
         logger.info("handlers: %s", ", ".join(self._handlers.names) or "none, glue types alone")
         self._tell_declarations()
 
@@ -155,13 +147,9 @@ class Executor:
     def stop(self, timeout_s: float | None = None) -> bool:
         """Leave the registry, take what is on its way here, let it finish, deliver the outcomes, and end.
 
-        Args:
-            timeout_s: What accepted runs get; None takes the setting. What still runs then is ended, what waits is
-                reported as not started.
-
-        Returns:
-            Whether every run finished by itself and every outcome was delivered. Outcomes that were not stay in the
-            journal for the next start.
+        Accepted runs get ``timeout_s``, None takes the setting; what still runs then is ended, what waits is reported
+        as not started. Returns whether every run finished by itself and every outcome was delivered; outcomes that were
+        not stay in the journal for the next start.
         """
         self._retired.set()
         with self._lock:
@@ -177,11 +165,7 @@ class Executor:
                 self._stopping = False
 
     def run_forever(self) -> bool:
-        """Start, wait for SIGTERM, SIGINT or SIGHUP, and stop; belongs to the main thread.
-
-        Returns:
-            What :meth:`stop` says.
-        """
+        """Start, wait for SIGTERM, SIGINT or SIGHUP, and stop; return what that says. Belongs to the main thread."""
         with StopSignals() as signals:
             signals.be_up()
             self.start()
@@ -199,16 +183,13 @@ class Executor:
         self.stop()
 
     def _tell_declarations(self) -> None:
-        """Say what is wrong with declared jobs; their handlers work, whatever it is."""
         found = self._handlers.declarations
         for item in found:
             if item.problem is not None:
                 problem = {"name": item.name, "place": item.place, **vars(item.problem)}
                 logger.error("%s; its handler works, the job is not synced", problem_line(item, problem))
         if found and not self._settings.sync_jobs and not self._is_guest:
-            text = (
-                "%d jobs are declared in code: 'xwheel sync' makes them, or executor.sync_jobs at each start"
-            )
+            text = "%d jobs are declared in code: 'xwheel sync' makes them, or executor.sync_jobs at each start"
             logger.info(text, len(found))
 
     def _contend(self) -> None:
@@ -253,16 +234,6 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _check_glue_types(settings: ExecutorSection, known: Mapping[str, GlueType]) -> None:
-    for name in settings.allowed_glue_types:
-        if name not in known:
-            hint = where_it_comes_from("glue type", name)
-            raise ConfigError(
-                f"executor.allowed_glue_types: {name!r} is not installed; known: {', '.join(sorted(known))}"
-                + (f"; {hint}" if hint else "")
-            )
-
-
 def _check_sync(settings: ExecutorSection, executor_token: str) -> str:
     """Return the token with which declared jobs are synced, an empty one if they are not; refuse what cannot work."""
     if not settings.sync_jobs:
@@ -303,15 +274,12 @@ def _secret_of(settings: ExecutorSection, name: str, what: str) -> tuple[str, st
 
 
 def _check(settings: ExecutorSection) -> str:
-    """Return the token, or refuse what cannot work."""
     if not settings.app_name.strip():
         raise ConfigError("executor.app_name is missing: the executor group to register in")
     if not settings.admin_addresses:
         raise ConfigError("executor.admin_addresses is missing: at least one scheduler base URL")
     if not settings.listen and not settings.address:
-        raise ConfigError(
-            "executor.address is missing: an executor without a listener of its own must be told it"
-        )
+        raise ConfigError("executor.address is missing: an executor without a listener of its own must be told it")
     token, setting = _secret_of(settings, "access_token", "the executor's token")
     if not token:
         raise ConfigError(

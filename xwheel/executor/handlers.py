@@ -27,8 +27,8 @@ SCHEDULES: Final = ("cron", "every", "delay", "at")
 
 F = TypeVar("F", bound=Callable[..., object])
 
+# what ``@job`` marked in this process, by module, name in it and name of the handler
 _declared: dict[tuple[str, str, str], Callable[..., object]] = {}
-"""What ``@job`` marked in this process, by module, name in it and name of the handler."""
 
 
 class HandlerKind(StrEnum):
@@ -227,11 +227,8 @@ class HandlerRegistry:
 def load_targets(targets: Sequence[str]) -> list[object]:
     """Import what targets name; a module without ``:name`` stands for all handlers in it and in what it imports.
 
-    Returns:
-        Functions, and whatever the targets with ``:name`` name.
-
-    Raises:
-        ConfigError: One cannot be imported, or there is no handler in any of them.
+    Returns functions, and whatever the targets with ``:name`` name. Raises ConfigError: one cannot be imported, or
+    there is no handler in any of them.
     """
     found: list[object] = []
     for target in targets:
@@ -252,13 +249,9 @@ def load_targets(targets: Sequence[str]) -> list[object]:
 
 
 def load_handlers(target: str) -> object:
-    """Import ``module`` or ``module:name`` and return what it names.
+    """Import ``module`` or ``module:name``; return the module, or the attribute: an executor, a function or a list.
 
-    Returns:
-        The module, or the attribute (an executor, a function or a list of functions).
-
-    Raises:
-        ConfigError: It cannot be imported or has no such attribute.
+    Raises ConfigError: it cannot be imported or has no such attribute.
     """
     module_name, _, attribute = target.partition(":")
     try:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from xwheel.clock import Clock, SystemClock, wall_ms
 from xwheel.config import Config
-from xwheel.executor.address import advertised_address
+from xwheel.errors import ConfigError, WireError
 from xwheel.executor.handlers import HandlerRegistry
-from xwheel.executor.intake.endpoints import Endpoints
-from xwheel.executor.intake.queues import QueueLimits
-from xwheel.executor.intake.server import CallsApp
-from xwheel.executor.journal.journal import Journal
+from xwheel.executor.intake.endpoints import CallsApp, Endpoints
+from xwheel.executor.journal import Journal
 from xwheel.executor.logs.capture import CAPTURE
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.reporting.admin_client import AdminClient, Registration
@@ -41,6 +41,7 @@ HOUSEKEEPING_MS: Final = 3_600_000
 PURGE_PAUSE_MS: Final = 50
 POLL_S: Final = 0.05
 EARLIER_LOGS: Final = 50_000
+ANY_HOST: Final = frozenset({"", "0.0.0.0", "::", "*"})  # noqa: S104 -- compared, not bound
 
 
 class Parts:
@@ -54,20 +55,11 @@ class Parts:
         handlers: HandlerRegistry,
         glue_types: Mapping[str, GlueType],
         clock: Clock,
-        is_guest: bool,
     ) -> None:
-        self._is_guest = is_guest
         self._settings = settings = config.executor
-        self._connections = config.connections
         tls = check_tls(config.tls)
         self.journal = Journal(settings.data_dir, clock)
-        client = AdminClient(
-            settings.admin_addresses,
-            token=token,
-            app_name=settings.app_name,
-            instance=self.journal.instance,
-            tls=tls,
-        )
+        client = AdminClient(settings.admin_addresses, token, settings.app_name, self.journal.instance, tls)
         self._shipping = LogShipping(client, clock, self._earlier_logs)
         self._logs = RunLogs(settings.data_dir / "logs", clock, self._shipping.begun)
         beat_ms = int(settings.beat_s * 1000)
@@ -89,20 +81,13 @@ class Parts:
         self._delivery = Service("executor-callback", self._outcomes.step, clock)
         self._shipments = Service("executor-logs", self._shipping.step, clock, wakeup=self._shipping.wakeup)
         self._housekeeping = Service("executor-housekeeping", self._clean, clock)
-        limits = QueueLimits(
-            places=settings.workers,
-            per_job=settings.queue_limit,
-            waiting=settings.waiting_limit,
-            grace_ms=int(settings.kill_grace_s * 1000),
-        )
         self._workers = Workers(
             journal=self.journal,
             logs=self._logs,
             clock=clock,
-            limits=limits,
+            settings=settings,
             may_start=self.registration.may_start,
             on_outcome=self._delivery.wake,
-            passed=settings.script_environment,
         )
         endpoints = Endpoints(
             token=token,
@@ -118,7 +103,7 @@ class Parts:
         self._kept: list[KeepsThings] = []
         try:
             self._open_glue_types(config, token, glue_types)
-            self.listener = self._listen() if settings.listen else None
+            self.listener = self._listen(config) if settings.listen else None
             port = self.listener.port if self.listener else 0
             self.address = advertised_address(settings.address, settings.host, port, settings.admin_addresses)
         except BaseException:
@@ -129,9 +114,7 @@ class Parts:
 
     def _open_glue_types(self, config: Config, token: str, glue_types: Mapping[str, GlueType]) -> None:
         environment = plain_environment((*PASSED, *self._settings.script_environment))
-        setup = HostSetup(
-            config=config, token=token, environment=environment, supervisor=Path(supervisor.__file__)
-        )
+        setup = HostSetup(config=config, token=token, environment=environment, supervisor=Path(supervisor.__file__))
         for name in dict.fromkeys(self._settings.allowed_glue_types):
             glue: object = glue_types.get(name)
             if isinstance(glue, KeepsThings):
@@ -152,7 +135,7 @@ class Parts:
             self._beating.wake()  # nodes shall know at once what is declared here
         return wait_ms
 
-    def _listen(self) -> Listener:
+    def _listen(self, config: Config) -> Listener:
         return Listener(
             "executor",
             self.app,
@@ -160,7 +143,7 @@ class Parts:
             port=self._settings.port,
             threads=self._settings.threads,
             max_body_bytes=self._settings.max_body_bytes,
-            limits=self._connections,
+            limits=config.connections,
             admits=self.app.admits,
             own_threads=[contract.BEAT],
         )
@@ -171,12 +154,12 @@ class Parts:
         if self.listener is not None:
             self.listener.disown()
 
-    def start(self) -> None:
+    def start(self, *, is_guest: bool) -> None:
         """Listen, register, deliver."""
         closed = {reason: count for reason, count in self.journal.recovered.items() if count}
         if closed:
             logger.warning("the last executor here left runs open; reported as failed: %s", closed)
-        CAPTURE.install(is_guest=self._is_guest)
+        CAPTURE.install(is_guest=is_guest)
         self._delivery.start()
         self._shipments.start()
         self._housekeeping.start()
@@ -203,6 +186,7 @@ class Parts:
             self._workers.end_all(STOPPED)
             # asked at once, forced after one grace, given up after three
             self._workers.queues.wait_empty(4 * self._settings.kill_grace_s + 1)
+        self._workers.report_given_back()
         delivered = self._flush()
         # a call that is still under way has the rest
         if not (self._shipments.stop() and self._shipping.finish(FLUSH_S)):
@@ -219,7 +203,6 @@ class Parts:
         return finished and delivered
 
     def _flush(self) -> bool:
-        """Wait until every outcome is delivered; return whether that came in time."""
         self.journal.settle(FLUSH_S)
         for _ in range(int(FLUSH_S / POLL_S)):
             if self._outcomes.is_empty():
@@ -244,7 +227,6 @@ class Parts:
         self._shipping.want(is_wanted and self._settings.ship_logs)
 
     def _earlier_logs(self) -> Iterator[tuple[int, int, Path]]:
-        """Yield the logs of runs that ended before this start and are not forgotten yet."""
         for run_id, created_ms in reversed(self.journal.ended(EARLIER_LOGS)):
             path = self._logs.find(run_id, created_ms)
             if path is not None:
@@ -261,4 +243,42 @@ class Parts:
             labels=self._settings.labels,
             release=declares.release if declares else "",
             declared=declares.digest if declares else "",
+            early=True,
         )
+
+
+def advertised_address(configured: str, host: str, port: int, admin_addresses: Sequence[str]) -> str:
+    """Return the base URL to register, with the trailing slash that Java executors send.
+
+    The configured one wins; ConfigError says that it is no http(s) base URL. For any host, the local address that leads
+    to a scheduler is the best guess in containers, where the host name often resolves to something that only the
+    container knows.
+    """
+    if configured:
+        try:
+            return contract.normalise_address(configured, "executor.address") + "/"
+        except WireError as error:
+            raise ConfigError(str(error)) from None
+    if host in ANY_HOST:
+        family = socket.AF_UNSPEC if host == "::" else socket.AF_INET
+        host = _address_towards(admin_addresses, family) or socket.gethostname()
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _address_towards(admin_addresses: Sequence[str], family: socket.AddressFamily) -> str:
+    """Return the local address that the system would use to reach a scheduler; sends nothing."""
+    for address in admin_addresses:
+        try:
+            parts = urlsplit(address)
+            host, port = parts.hostname, parts.port or 80
+            found = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM) if host else []
+        except (OSError, ValueError):
+            continue
+        for kind, type_, _, _, target in found:
+            try:
+                with socket.socket(kind, type_) as probe:
+                    probe.connect(target)
+                    return str(probe.getsockname()[0])
+            except OSError:
+                continue
+    return ""

@@ -20,30 +20,8 @@ from xwheel.model.jobs import (
 from xwheel.model.reasons import RunReason
 from xwheel.model.runs import FINAL_STATES, OPEN_STATES, OUTCOME_STATES, TRANSITIONS, Origin, Run, RunState
 
-__all__ = [
-    "FINAL_STATES",
-    "MAX_ID",
-    "NO_SECRET",
-    "OPEN_STATES",
-    "OUTCOME_STATES",
-    "PARTITIONS",
-    "SHARED_SECRET",
-    "TRANSITIONS",
-    "BlockScope",
-    "BlockStrategy",
-    "ChildLink",
-    "DeliveryPolicy",
-    "EnteredAddress",
-    "ExecutorGroup",
-    "GlueVersion",
-    "Job",
-    "JoinMode",
-    "MisfirePolicy",
-    "NewSource",
-    "Origin",
-    "RegisteredExecutor",
-    "RetryBackoff",
-    "Run",
-    "RunReason",
-    "RunState",
-]
+__all__ = ["PARTITIONS", "ChildLink", "GlueVersion", "Job", "NewSource"]
+__all__ += ["BlockScope", "BlockStrategy", "DeliveryPolicy", "JoinMode", "MisfirePolicy", "RetryBackoff"]
+__all__ += ["MAX_ID", "Origin", "Run", "RunReason", "RunState"]
+__all__ += ["FINAL_STATES", "OPEN_STATES", "OUTCOME_STATES", "TRANSITIONS"]
+__all__ += ["NO_SECRET", "SHARED_SECRET", "EnteredAddress", "ExecutorGroup", "RegisteredExecutor"]

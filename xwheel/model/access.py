@@ -33,17 +33,10 @@ class Permission(StrEnum):
     """What a call needs."""
 
     READ = "read"
-    RUN = "run"
-    """Run, start, stop, kill and pause."""
-
-    EDIT = "edit"
-    """Change jobs, rules and calendars."""
-
-    SCRIPT = "script"
-    """Change what scripts run, besides ``edit``."""
-
-    ADMIN = "admin"
-    """Change groups, secrets, accounts and tokens."""
+    RUN = "run"  #: run, start, stop, kill and pause
+    EDIT = "edit"  #: change jobs, rules and calendars
+    SCRIPT = "script"  #: change what scripts run, besides ``edit``
+    ADMIN = "admin"  #: change groups, secrets, accounts and tokens
 
 
 _LEAST: Final = {
@@ -82,15 +75,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """What somebody may do in all groups, and in named ones; the higher of both counts.
+    """What somebody may do in all groups, and in named ones; the higher of both counts."""
 
-    Attributes:
-        everywhere: In all groups, and in what belongs to none; None for nothing.
-        groups: Id of a group to what may be done there.
-    """
-
-    everywhere: Grant | None = None
-    groups: Mapping[int, Grant] = field(default_factory=dict)
+    everywhere: Grant | None = None  # in all groups, and in what belongs to none; None for nothing
+    groups: Mapping[int, Grant] = field(default_factory=dict)  # id of a group to what may be done there
 
     def allows(self, permission: Permission, group_id: int | None = None) -> bool:
         """Return whether they open what needs a permission in a group, or in what belongs to none."""
@@ -151,53 +139,31 @@ ALL: Final = Grants(Grant(Role.ADMIN, script=True))
 class ActorKind(StrEnum):
     """How somebody came to act."""
 
-    ACCOUNT = "account"
-    """A person's session or personal token."""
-
+    ACCOUNT = "account"  #: a person's session or personal token
+    #: a service token
     TOKEN = "token"  # noqa: S105 -- a kind's name
-    """A service token."""
-
-    GROUP = "group"
-    """A token of a group, for XXL-JOB's job calls and for what code declares."""
-
-    COMMAND = "command"
-    """A command that works on the database itself."""
-
-    NODE = "node"
-    """xwheel itself: no one asked."""
-
-    UNKNOWN = "unknown"
-    """Not known who."""
+    GROUP = "group"  #: a token of a group, for XXL-JOB's job calls and for what code declares
+    COMMAND = "command"  #: a command that works on the database itself
+    NODE = "node"  #: xwheel itself: no one asked
+    UNKNOWN = "unknown"  #: not known who
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Who does something, and what they may do; audit rows and versions of jobs name them.
+    """Who does something, and what they may do; audit rows and versions of jobs name them."""
 
-    Attributes:
-        kind: How they came to act.
-        name: Name of the account or token, of the user of the system for a command, or empty.
-        grants: What they may do.
-        account_id: The account; None for others.
-        credential: What they showed, such as ``session 12`` or ``token ops``; nothing secret.
-        address: Where the call came from, or empty.
-        reason: Why they do it, in their words, or empty.
-    """
-
-    kind: ActorKind
-    name: str = ""
-    grants: Grants = NOTHING
-    account_id: int | None = None
-    credential: str = ""
-    address: str = ""
-    reason: str = ""
+    kind: ActorKind  # how they came to act
+    name: str = ""  # of the account or token, of the user of the system for a command, or empty
+    grants: Grants = NOTHING  # what they may do
+    account_id: int | None = None  # the account; None for others
+    credential: str = ""  # what they showed, such as ``session 12`` or ``token ops``; nothing secret
+    address: str = ""  # where the call came from, or empty
+    reason: str = ""  # why they do it, in their words, or empty
 
     def need(self, permission: Permission, group_id: int | None, kind: str, key: object) -> None:
         """Check that the actor may do what needs a permission, to an object in a group; None is for one of all groups.
 
-        Raises:
-            HiddenError: The actor may not even read it, and so learns nothing of it.
-            ForbiddenError: The actor may do no more than read it.
+        Raises ForbiddenError for who may read it, and HiddenError for who may not, and so learns nothing of it.
         """
         if self.grants.allows(permission, group_id):
             return

@@ -13,37 +13,22 @@ class AuditOutcome(StrEnum):
     """What came of what somebody wanted."""
 
     DONE = "done"
-    REFUSED = "refused"
-    """They may not do it, or it is not known who they are."""
-
-    FAILED = "failed"
-    """They may, and it did not work."""
+    REFUSED = "refused"  #: they may not do it, or it is not known who they are
+    FAILED = "failed"  #: they may, and it did not work
 
 
 class Deed(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done to one object.
+    """What is done to one object."""
 
-    Attributes:
-        action: What is done, as ``job.edit``: the kind of object, and the verb.
-        kind: Kind of the object.
-        object_id: Its id or name.
-        group_id: The group that it belongs to; None for what belongs to none, or to all.
-        before: How it was, as a record or a mapping; None for what is new.
-        after: How it is; None for what is gone.
-        outcome: What came of it.
-        actor: Who does it.
-        at_ms: When it happened; None for now.
-    """
-
-    action: str
-    kind: str
-    object_id: object
-    group_id: int | None = None
-    before: object = None
-    after: object = None
-    outcome: AuditOutcome = AuditOutcome.DONE
-    actor: Actor = msgspec.field(default_factory=current_actor)
-    at_ms: int | None = None
+    action: str  #: what is done, as ``job.edit``: the kind of object, and the verb
+    kind: str  #: kind of the object
+    object_id: object  #: its id or name
+    group_id: int | None = None  #: the group that it belongs to; None for what belongs to none, or to all
+    before: object = None  #: how it was, as a record or a mapping; None for what is new
+    after: object = None  #: how it is; None for what is gone
+    outcome: AuditOutcome = AuditOutcome.DONE  #: what came of it
+    actor: Actor = msgspec.field(default_factory=current_actor)  #: who does it
+    at_ms: int | None = None  #: when it happened; None for now
 
 
 def clean(text: str, most: int) -> str:

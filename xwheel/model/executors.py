@@ -29,42 +29,30 @@ class ExecutorGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredExecutor:
-    """One executor process as the registry knows it.
-
-    Attributes:
-        address: Normalised base URL without trailing slash; the key of routing.
-        registered_as: The address as the executor spelled it.
-        kind: ``xwheel`` if it speaks our batch calls, otherwise ``foreign``.
-        generation: Wire generation, 1 to 4 (``reference: xxl-job-protocol``); decides ``/run`` or ``/trigger``.
-        instance: Journal identity of an xwheel executor, empty for foreign ones.
-        boot: Changes with each start of an xwheel executor, empty for foreign ones.
-        seen_ms: Last beat that the database knows.
-        suspect_until_ms: After a failed send: routed to only if there is no other executor, until this time.
-        labels: What an xwheel executor says of itself, for routers; empty for foreign ones.
-        secret_id: The executor secret that it registered with, and is called with: an id, ``SHARED_SECRET`` or
-            ``NO_SECRET``. None if a node of an older version wrote it: such nodes know only the shared one.
-        earlier_secret_id: Another secret that was proven at the address before, or None.
-        by_hand: Whether it is here because a person entered its address, and did not register itself.
-        release: The release of the application whose code declares jobs there; None if it declares none.
-        declared: Digest of what it declares; None as well.
-    """
+    """One executor process as the registry knows it."""
 
     id: int
     group_id: int
-    address: str
-    registered_as: str
-    kind: str
+    address: str  #: normalised base URL without trailing slash; the key of routing
+    registered_as: str  #: the address as the executor spelled it
+    kind: str  #: ``xwheel`` if it speaks our batch calls, otherwise ``foreign``
+    #: wire generation, 1 to 4 (``reference: xxl-job-protocol``), which decides ``/run`` or ``/trigger``; 5 for one of
+    #: xwheel that takes runs before they are due
     generation: int
-    instance: str
-    boot: str
-    seen_ms: int
+    instance: str  #: journal identity of an xwheel executor, empty for foreign ones
+    boot: str  #: changes with each start of an xwheel executor, empty for foreign ones
+    seen_ms: int  #: last beat that the database knows
+    #: after a failed send: routed to only if there is no other executor, until this time
     suspect_until_ms: int
+    #: what an xwheel executor says of itself, for routers; empty for foreign ones
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    #: the executor secret that it registered with, and is called with: an id, ``SHARED_SECRET`` or ``NO_SECRET``; None
+    #: if a node of an older version wrote it: such nodes know only the shared one
     secret_id: int | None = None
-    earlier_secret_id: int | None = None
-    release: str | None = None
-    declared: str | None = None
-    by_hand: bool = False
+    earlier_secret_id: int | None = None  #: another secret that was proven at the address before, or None
+    release: str | None = None  #: of the application whose code declares jobs there; None if it declares none
+    declared: str | None = None  #: digest of what it declares; None as well
+    by_hand: bool = False  #: it is here because a person entered its address, and did not register itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ import msgspec
 
 from xwheel.errors import FieldError, ScheduleError
 
-PARTITIONS: Final = 64  # fixed share count; a job lives in partition ``id % 64``
+PARTITIONS: Final = 64  # fixed share count
 MAX_ID: Final = 2**53 - 1  # ids fit 53 bits, so that JavaScript and Gson peers keep them exactly
 # bytes of a parameter as UTF-8: what MariaDB's TEXT holds, and XXL-JOB's column
 MAX_PARAM_BYTES: Final = 65_535
@@ -80,7 +80,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     id: int
     group_id: int
-    partition: int  # ``id % PARTITIONS``
+    partition: int  # below ``PARTITIONS``, from its id
     name: str
     description: str
     schedule_type: str
@@ -127,57 +127,36 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     route_options: str = ""  # what the job's router goes by, in the router's own words; empty for none
 
 
-KEPT_BY_NODES: Final = frozenset(
-    {
-        "id",
-        "partition",
-        "enabled",
-        "next_fire_ms",
-        "last_fire_ms",
-        "awaits_root",
-        "revision",
-        "schedule_error",
-        "created_ms",
-        "updated_ms",
-        "glue_version",
-    }
-)
-"""Fields of a job that no author writes."""
-
+# what a new job has in fields that no author writes
+_NEW: Final = {
+    "id": 0,
+    "partition": 0,
+    "next_fire_ms": None,
+    "last_fire_ms": None,
+    "awaits_root": None,
+    "revision": 1,
+    "schedule_error": "",
+    "glue_version": 0,
+}
+# fields of a job that no author writes
+KEPT_BY_NODES: Final = frozenset({*_NEW, "enabled", "created_ms", "updated_ms"})
+# fields that code may set for a job that it declares, besides those that follow from the declaration
 DECLARABLE: Final = tuple(
     name
     for name in Job.__struct_fields__
     if name not in KEPT_BY_NODES
-    and name
-    not in {"name", "group_id", "glue_type", "handler", "anchor_ms", "schedule_type", "schedule_conf"}
+    and name not in {"name", "group_id", "glue_type", "handler", "anchor_ms", "schedule_type", "schedule_conf"}
 )
-"""Fields that code may set for a job that it declares, besides those that follow from the declaration."""
 
 
 def draft_job(values: Mapping[str, Any], now_ms: int) -> Job:
     """Return a job of which only the fields are known that its author sets; it has no id yet."""
-    rest = {
-        "id": 0,
-        "partition": 0,
-        "anchor_ms": values.get("anchor_ms") or now_ms,
-        "next_fire_ms": None,
-        "last_fire_ms": None,
-        "awaits_root": None,
-        "revision": 1,
-        "schedule_error": "",
-        "created_ms": now_ms,
-        "updated_ms": now_ms,
-        "glue_version": 0,
-    }
-    return msgspec.convert({**values, **rest}, Job)
+    times = {"anchor_ms": values.get("anchor_ms") or now_ms, "created_ms": now_ms, "updated_ms": now_ms}
+    return msgspec.convert({**values, **_NEW, **times}, Job)
 
 
 def check_fields(job: Job) -> None:
-    """Refuse a job whose fields contradict one another.
-
-    Raises:
-        FieldError: Names the field.
-    """
+    """Refuse a job whose fields contradict one another; FieldError names the field."""
     if job.glue_type == "BEAN" and not job.handler.strip():
         raise FieldError("handler", "must name a handler")
     if job.retry_backoff is RetryBackoff.LIST and not job.retry_delays_ms:

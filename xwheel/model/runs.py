@@ -31,14 +31,15 @@ FINAL_STATES: Final = frozenset(RunState) - OPEN_STATES
 # final states that an executor can report
 OUTCOME_STATES: Final = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.TIMED_OUT, RunState.KILLED})
 TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
-    RunState.PLANNED: frozenset(
-        {RunState.DISPATCHING, RunState.SKIPPED, RunState.CANCELLED, RunState.REFUSED}
-    ),
+    RunState.PLANNED: frozenset({RunState.DISPATCHING, RunState.SKIPPED, RunState.CANCELLED, RunState.REFUSED}),
     RunState.DISPATCHING: OUTCOME_STATES | {RunState.RUNNING, RunState.REFUSED, RunState.LOST},
     RunState.RUNNING: OUTCOME_STATES | {RunState.LOST},
     RunState.LOST: OUTCOME_STATES,
 }
-"""The only changes that happen. A state without an entry is final for good."""
+"""The changes that an outcome may make. A state without an entry is final for good.
+
+Besides, a dispatching or running run is cancelled or refused if its executor gave it back before it was due.
+"""
 
 
 class Origin(StrEnum):
@@ -86,16 +87,16 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     param: str | None
     reason: str  # why it is in its state, a ``RunReason``; while it runs, at times a mark
     # the executor that got it; while planned those that may get it, between blanks, or None for all
-    address: str | None
-    instance: str | None
-    dispatched_ms: int | None
-    accepted_ms: int | None
-    finished_ms: int | None
-    check_ms: int | None
-    kill_requested: bool
-    result_code: int | None
-    message: str
-    skip_last_ms: int | None
-    skip_count: int  # for skip rows: how many due times the row covers; 1001 means "at least 1000"
+    address: str | None = None
+    instance: str | None = None
+    dispatched_ms: int | None = None
+    accepted_ms: int | None = None
+    finished_ms: int | None = None
+    check_ms: int | None = None
+    kill_requested: bool = False
+    result_code: int | None = None
+    message: str = ""
+    skip_last_ms: int | None = None
+    skip_count: int = 0  # for skip rows: how many due times the row covers; 1001 means "at least 1000"
     # what its executor had registered with when it was sent, as in ``RegisteredExecutor``
     secret_id: int | None = None

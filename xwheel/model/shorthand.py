@@ -19,13 +19,9 @@ SHORT_NAMES: Final = {"retries": "max_retries"}
 
 
 def schedule_fields(schedule: Mapping[str, object]) -> dict[str, str]:
-    """Return schedule type and its text.
+    """Return schedule type and its text, from ``cron``, ``every``, ``delay`` and ``at``.
 
-    Args:
-        schedule: ``cron``, ``every``, ``delay`` and ``at``; those that are None are not meant.
-
-    Raises:
-        FieldError: More than one kind is given, or a value is of the wrong type.
+    Those that are None are not meant. Raises FieldError for more than one kind, or a value of the wrong type.
     """
     given = {kind: value for kind, value in schedule.items() if value is not None}
     if len(given) > 1:
@@ -43,11 +39,7 @@ def schedule_fields(schedule: Mapping[str, object]) -> dict[str, str]:
 
 
 def long_names(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields of a job by the management API's names.
-
-    Raises:
-        FieldError: One is given under both of its names.
-    """
+    """Return fields of a job by the management API's names; raises FieldError for one given under both its names."""
     for short, name in SHORT_NAMES.items():
         if short in fields and name in fields:
             raise FieldError(short, f"is {name} in short: give one of them")
@@ -64,9 +56,7 @@ def _cron(value: object) -> dict[str, str]:
 def _instant(value: object) -> str:
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise FieldError(
-                "at", "needs a time zone: datetime.now(UTC) + …, or a text in the job's timezone"
-            )
+            raise FieldError("at", "needs a time zone: datetime.now(UTC) + …, or a text in the job's timezone")
         return value.astimezone(UTC).isoformat(timespec="milliseconds")
     if isinstance(value, str):
         return value

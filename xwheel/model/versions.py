@@ -24,32 +24,19 @@ CHILDREN_BEFORE: Final = "children_before"
 class JobAction(StrEnum):
     """What made a version."""
 
-    FOUND = "found"
-    """Nothing: so the job was before its first change that was kept."""
-
+    FOUND = "found"  # nothing: so the job was before its first change that was kept
     CREATE = "create"
     EDIT = "edit"
     START = "start"
     STOP = "stop"
     DELETE = "delete"
     RESTORE = "restore"
-    SCRIPT = "script"
-    """A new source of its script."""
-
-    CHILDREN = "children"
-    """Which jobs run after it."""
-
-    SYNC = "sync"
-    """What code declares of it."""
-
-    RELEASE = "release"
-    """What code owns of it."""
-
-    CALENDAR = "calendar"
-    """A calendar that it follows was changed."""
-
-    PAUSE = "pause"
-    """Schedules were paused, and it got back what was planned."""
+    SCRIPT = "script"  # a new source of its script
+    CHILDREN = "children"  # which jobs run after it
+    SYNC = "sync"  # what code declares of it
+    RELEASE = "release"  # what code owns of it
+    CALENDAR = "calendar"  # a calendar that it follows was changed
+    PAUSE = "pause"  # schedules were paused, and it got back what was planned
 
 
 class JobVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,19 +60,14 @@ def definition_of(job: Job) -> dict[str, Any]:
 
 def children_of(links: Iterable[ChildLink]) -> list[dict[str, Any]]:
     """Return the children of a job as plain values, by child."""
-    return [
-        {"child_id": link.child_id, "param": link.param}
-        for link in sorted(links, key=lambda one: one.child_id)
-    ]
+    return [{"child_id": link.child_id, "param": link.param} for link in sorted(links, key=lambda one: one.child_id)]
 
 
 def changes_back(job: Job, definition: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that must be changed, and to what, for a job to be as a definition says.
 
-    Whether it is started stays as it is, and so does what the definition, being older, does not have.
-
-    Raises:
-        FieldError: A value is none that this version of xwheel knows.
+    Whether it is started stays as it is, and so does what the definition, being older, does not have. Raises FieldError
+    for a value that this version of xwheel does not know.
     """
     wanted = {name: value for name, value in definition.items() if name in DEFINED}
     try:

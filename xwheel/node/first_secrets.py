@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, TypeVar
 
 from xwheel.config import Config
@@ -20,37 +20,36 @@ from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import CommitUnknownError, Connection, Database
 
 T = TypeVar("T")
+Announce = Callable[[str], None]  # gets the line that shows a secret
 
 FIRST_NAME: Final = "first"
-UNKNOWN: Final = (
-    "shown once, and valid only if the database stored it before it went away, which is not known"
-)
+UNKNOWN: Final = "shown once, and valid only if the database stored it before it went away, which is not known"
 
 
-class FirstSecret(ABC):
+@dataclass(eq=False, repr=False)
+class FirstSecret:
     """A secret that this start makes if there is none.
 
     :meth:`ensure` may be called again after any failure. A COMMIT whose answer was lost leaves open whether the secret
     was stored; the next call asks the database, and shows the secret if it is the one that is stored.
-
-    Attributes:
-        words: What it is called where it is shown.
-        value: The secret.
-
-    Args:
-        announce: Gets the line that shows it.
     """
 
-    words: str
+    words: str  # what it is called where it is shown
+    value: str
+    announce: Announce
+    _: KW_ONLY
+    is_there: Callable[[Connection], bool]  # whether there is a secret of this kind
+    is_ours: Callable[[Connection], bool]  # whether this one is stored
+    # stores this one, or raises a ConflictError or DuplicateError: another one is stored
+    store: Callable[[Connection], None]
+    prepare: Callable[[], None] = lambda: None  # computes what storing needs and what takes long
 
-    def __init__(self, value: str, announce: Callable[[str], None]) -> None:
-        self.value = value
-        self._announce = announce
+    def __post_init__(self) -> None:
         self._is_shown = self._is_unknown = False
 
     def ensure(self, db: Database) -> None:
         """Store the secret and show it, unless there is another one already."""
-        if self._is_shown or self._is_there(db):
+        if self._is_shown or self._find(db):
             return
         self.prepare()
         try:
@@ -60,7 +59,7 @@ class FirstSecret(ABC):
             raise
         except (ConflictError, DuplicateError):
             # of another node, which is faster and shows it; or ours, of a COMMIT that took its time
-            self._is_there(db)
+            self._find(db)
             return
         self._show("shown once")
 
@@ -69,8 +68,7 @@ class FirstSecret(ABC):
         if self._is_unknown:
             self._show(UNKNOWN)
 
-    def _is_there(self, db: Database) -> bool:
-        """Return whether there is one, and show it if it is ours."""
+    def _find(self, db: Database) -> bool:
         with db.read() as conn:
             is_there = self.is_there(conn)
             is_ours = is_there and self.is_ours(conn)
@@ -83,148 +81,80 @@ class FirstSecret(ABC):
     def _show(self, how: str) -> None:
         if not self._is_shown:
             self._is_shown, self._is_unknown = True, False
-            self._announce(f"{self.words} ({how}): {self.value}")
-
-    def prepare(self) -> None:  # noqa: B027 - most need nothing
-        """Compute what :meth:`store` needs and what takes long."""
-
-    @abstractmethod
-    def is_there(self, conn: Connection) -> bool:
-        """Return whether there is a secret of this kind."""
-
-    @abstractmethod
-    def is_ours(self, conn: Connection) -> bool:
-        """Return whether this one is stored."""
-
-    @abstractmethod
-    def store(self, conn: Connection) -> None:
-        """Store this one.
-
-        Raises:
-            ConflictError: Another one is stored.
-            DuplicateError: Another one is stored.
-        """
+            self.announce(f"{self.words} ({how}): {self.value}")
 
 
-class ExecutorToken(FirstSecret):
-    """The token that all executors share."""
+def make_executor_token(announce: Announce) -> FirstSecret:
+    """Return the token that all executors share."""
+    value = secrets.token_urlsafe(32)
 
-    words = "executor token"
-
-    def __init__(self, announce: Callable[[str], None]) -> None:
-        super().__init__(secrets.token_urlsafe(32), announce)
-
-    def is_there(self, conn: Connection) -> bool:
-        """Return whether a start has stored one."""
-        return settings.find_setting(conn, EXECUTOR_TOKEN) is not None
-
-    def is_ours(self, conn: Connection) -> bool:
-        """Return whether this one is stored."""
+    def is_ours(conn: Connection) -> bool:
         kept = settings.find_setting(conn, EXECUTOR_TOKEN) or ""
-        return hmac.compare_digest(kept.encode(), self.value.encode())
+        return hmac.compare_digest(kept.encode(), value.encode())
 
-    def store(self, conn: Connection) -> None:
-        """Store it as it is: calls to executors carry it."""
-        settings.insert_setting(conn, EXECUTOR_TOKEN, self.value)
+    return FirstSecret(
+        "executor token",
+        value,
+        announce,
+        is_there=lambda conn: settings.find_setting(conn, EXECUTOR_TOKEN) is not None,
+        is_ours=is_ours,
+        # as it is: calls to executors carry it
+        store=lambda conn: settings.insert_setting(conn, EXECUTOR_TOKEN, value),
+    )
 
 
-class ManagementToken(FirstSecret):
-    """A token of the management API that may do everything.
+def make_management_token(audit: AuditTrail, now_ms: int, announce: Announce) -> FirstSecret:
+    """Return a token of the management API that may do everything: one without a group, an account or an end."""
+    value = secrets.token_urlsafe(32)
 
-    Args:
-        audit: Records that it was made.
-        now_ms: The time.
-        announce: Gets the line that shows it.
-    """
-
-    words = "management token"
-
-    def __init__(self, audit: AuditTrail, now_ms: int, announce: Callable[[str], None]) -> None:
-        super().__init__(secrets.token_urlsafe(32), announce)
-        self._audit = audit
-        self._now_ms = now_ms
-
-    def is_there(self, conn: Connection) -> bool:
-        """Return whether there is one without a group, an account or an end."""
-        return tokens.has_unrestricted(conn)
-
-    def is_ours(self, conn: Connection) -> bool:
-        """Return whether this one is stored."""
-        digest = tokens.digest_token(self.value)
+    def is_ours(conn: Connection) -> bool:
+        digest = tokens.digest_token(value)
         return any(hmac.compare_digest(known.digest, digest) for known in tokens.list_tokens(conn))
 
-    def store(self, conn: Connection) -> None:
-        """Store its digest."""
+    def store(conn: Connection) -> None:
         is_taken = tokens.find_token(conn, FIRST_NAME) is not None
         # in this order: one that another node stores meanwhile is seen here, or has the name
         if tokens.has_unrestricted(conn):
             raise ConflictError("another node has made a management token")
-        name = f"{FIRST_NAME}-{self._now_ms}" if is_taken else FIRST_NAME
-        found = tokens.insert_token(conn, name, self.value, self._now_ms)
-        self._audit.record(conn, "token.create", "token", name, after=found)
+        name = f"{FIRST_NAME}-{now_ms}" if is_taken else FIRST_NAME
+        found = tokens.insert_token(conn, name, value, now_ms)
+        audit.record(conn, "token.create", "token", name, after=found)
+
+    return FirstSecret(
+        "management token", value, announce, is_there=tokens.has_unrestricted, is_ours=is_ours, store=store
+    )
 
 
-class FirstOfGate(FirstSecret):
-    """What a gate of a plugin makes, which lets the first person in.
-
-    Args:
-        gate: The gate's name.
-        made: What it made.
-        audit: Records that it was stored.
-        announce: Gets the line that shows it.
-    """
-
-    def __init__(
-        self, gate: str, made: FirstCredential, audit: AuditTrail, announce: Callable[[str], None]
-    ) -> None:
-        super().__init__(str(made.value), announce)
-        self.words = str(made.words)
-        self._what = f"gate {gate}: first credential"
-        self._made = made
-        self._audit = audit
-
-    def prepare(self) -> None:
-        """Let the gate compute what takes long."""
-        self._guarded(self._made.prepare)
-
-    def is_there(self, conn: Connection) -> bool:
-        """Return whether somebody may sign in."""
-        return bool(self._guarded(lambda: self._made.is_there(conn)))
-
-    def is_ours(self, conn: Connection) -> bool:
-        """Return whether this one is stored."""
-        return bool(self._guarded(lambda: self._made.is_ours(conn)))
-
-    def store(self, conn: Connection) -> None:
-        """Let the gate store it."""
-        self._guarded(lambda: self._made.store(conn, self._audit))
-
-    def _guarded(self, call: Callable[[], T]) -> T:
-        # what the database cannot do now is told from a failure of the plugin
-        return guarded(self._what, call, allowed=StorageError)
-
-
-def first_credentials(
-    plugins: Plugins, audit: AuditTrail, now_ms: int, announce: Callable[[str], None]
-) -> list[FirstSecret]:
-    """Return what gates of plugins make at a first start.
-
-    Raises:
-        PluginError: One of them fails.
-    """
+def first_credentials(plugins: Plugins, audit: AuditTrail, now_ms: int, announce: Announce) -> list[FirstSecret]:
+    """Return what gates of plugins make at a first start, which lets the first person in; one may raise PluginError."""
     found: list[FirstSecret] = []
     for name, gate in sorted(plugins.gates.items()):
         if isinstance(gate, MakesFirst):
             made = guarded(f"gate {name}", lambda: gate.first_credential(now_ms))  # noqa: B023 - called at once
-            found.append(FirstOfGate(name, made, audit, announce))
+            found.append(_secret_of_gate(f"gate {name}: first credential", made, audit, announce))
     return found
 
 
-def ensure_executor_token(config: Config, db: Database, made: ExecutorToken) -> str:
+def _secret_of_gate(what: str, made: FirstCredential, audit: AuditTrail, announce: Announce) -> FirstSecret:
+    def ask(call: Callable[[], T]) -> T:
+        # what the database cannot do now is told from a failure of the plugin
+        return guarded(what, call, allowed=StorageError)
+
+    return FirstSecret(
+        str(made.words),
+        str(made.value),
+        announce,
+        is_there=lambda conn: bool(ask(lambda: made.is_there(conn))),
+        is_ours=lambda conn: bool(ask(lambda: made.is_ours(conn))),
+        store=lambda conn: ask(lambda: made.store(conn, audit)),
+        prepare=lambda: ask(made.prepare),
+    )
+
+
+def ensure_executor_token(config: Config, db: Database, made: FirstSecret) -> str:
     """Return the token shared with executors: the configured one, or what the first start made, such as this one.
 
-    Raises:
-        ConfigError: It is well known or too short.
+    Raises ConfigError if it is well known or too short.
     """
     if config.api.executor_token is None:
         made.ensure(db)

@@ -24,9 +24,6 @@ class Scheduler:
     """A node without its HTTP listeners: its subsystems, and how their loops start and end.
 
     What each of them owns stands in ``docs/explanation/pipeline.md``.
-
-    Args:
-        core: What they share.
     """
 
     def __init__(self, core: Core) -> None:
@@ -43,24 +40,13 @@ class Scheduler:
     @property
     def services(self) -> Sequence[Service]:
         """All loops, in the order in which they start."""
-        return [
-            self._watching,
-            *self.core.services(),
-            *self.sending.services(),
-            *self.finishing.services(),
-            *self.routing.services(),
-            *self.planning.services(),
-            *self.management.services(),
-        ]
+        parts = (self.core, self.sending, self.finishing, self.routing, self.planning, self.management)
+        return [self._watching, *(service for part in parts for service in part.services)]
 
     def start(self, until_done: Callable[[Callable[[], None]], None] = lambda part: part()) -> None:
-        """Take the leases and start all loops.
+        """Take the leases and start all loops, or raise a LockError: another scheduler has the database.
 
-        Args:
-            until_done: Does what is given to it, again while the database is away.
-
-        Raises:
-            LockError: Another scheduler has the database.
+        ``until_done`` does what is given to it, again while the database is away.
         """
         watching, *others = self.services
         watching.start()
@@ -86,55 +72,39 @@ class Scheduler:
     def stop(self, timeout_s: float = DRAIN_S, *, end_work: Callable[[], bool] = lambda: True) -> bool:
         """Hand the partitions over, then plan and fence nothing more, let sends end, write their answers, leave.
 
-        Args:
-            timeout_s: How long that may take.
-            end_work: Ends what plugins do along with the node, and returns whether that worked; called while the leases
-                still hold, when all that ended is written.
-
-        Returns:
-            Whether everything ended in time; what did not is in the rows.
+        ``end_work`` ends what plugins do along with the node, and returns whether that worked; it is called while the
+        leases still hold, when all that ended is written. Returns whether everything ended in time; what did not is in
+        the rows.
         """
         core, clock = self.core, self.core.clock
         deadline_ms = clock.monotonic_ms() + round(timeout_s * 1000)
         self._hand_over(min(deadline_ms, clock.monotonic_ms() + HAND_OVER_S * 1000))
-        self.finishing.check.questions.calls.wake()
-        first = [
-            *self.management.services(),
-            self.finishing.checking,
-        ]
-        planning = self._end([*first, *reversed(self.planning.services())], deadline_ms)
+        first = [*self.management.services, *self.finishing.services, *reversed(self.planning.services)]
+        planning = self._end(first, deadline_ms)
         self.planning.tick.drain()
         self.routing.async_chooser.stop()
         self.routing.probes.stop()
         pause = threading.Event()
         while self.sending.is_busy() and clock.monotonic_ms() < deadline_ms:
             clock.wait(pause, 10)
-        lanes = self.sending.lanes.by_number.values()
-        for lane in lanes:
-            lane.wake()
-        then = [
-            *reversed(self.sending.services()),
-            *self.routing.services(),
-        ]
-        ended = self._end(then, deadline_ms)
+        ended = self._end([*reversed(self.sending.services), *self.routing.services], deadline_ms)
         ended = end_work() and ended
-        ended = self._end([*reversed(core.services()), self._watching], deadline_ms) and ended
+        ended = self._end([*reversed(core.services), self._watching], deadline_ms) and ended
         self._close_clients()
         left = self._leave()
         core.listeners.stop()
         return planning and ended and left
 
     def _close_clients(self) -> None:
-        """Close the connections to executors, and the event loops that wait for them."""
         for lane in self.sending.lanes.by_number.values():
-            lane.close()
-        self.finishing.check.questions.calls.close()
-        self.routing.probes.calls.close()
-        self.routing.addresses.calls.close()
+            lane.client.close()
+        self.finishing.check.questions.calls.client.close()
+        self.routing.probes.calls.client.close()
+        self.routing.addresses.calls.client.close()
 
     def _hand_over(self, deadline_ms: int) -> None:
         """Let other nodes go on with our partitions, a few at a time, while this one still fires the rest."""
-        core, (leasing, *_) = self.core, self.core.services()
+        core, (leasing, *_) = self.core, self.core.services
         core.lease.drain()
         pause = threading.Event()
         while not core.lease.is_drained() and leasing.is_alive() and core.clock.monotonic_ms() < deadline_ms:
@@ -142,7 +112,6 @@ class Scheduler:
             core.clock.wait(pause, HAND_OVER_PAUSE_MS)
 
     def _end(self, services: Sequence[Service], deadline_ms: int) -> bool:
-        """Stop loops one after the other; return whether all ended in time."""
         clock = self.core.clock
         ended = [service.stop(max(0.1, (deadline_ms - clock.monotonic_ms()) / 1000)) for service in services]
         return all(ended)
@@ -170,7 +139,6 @@ class Scheduler:
             return done.is_set()
         thread.join(LEAVE_S)
         if thread.is_alive():
-            logger.warning(
-                "the leases are not given back, they end by themselves: the database does not answer"
-            )
+            why = "the database does not answer"
+            logger.warning("the leases are not given back, they end by themselves: %s", why)
         return done.is_set()

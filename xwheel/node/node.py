@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Final, TypeVar
 
 from xwheel.api.app import build_management_app, executor_app, plugin_routes
@@ -17,17 +16,11 @@ from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.work import PluginWork
 from xwheel.api.schema.health import HealthCounts, HealthReport, LoopHealthView
 from xwheel.config import Config
-from xwheel.node.first_secrets import (
-    ExecutorToken,
-    FirstSecret,
-    ManagementToken,
-    ensure_executor_token,
-    first_credentials,
-)
+from xwheel.node import first_secrets
 from xwheel.node.loops import Scheduler
 from xwheel.node.pipeline import Core
 from xwheel.plugin.discovery import load_plugins
-from xwheel.private_files import write_text
+from xwheel.private_files import replace_text
 from xwheel.runtime.http_server import Listener
 from xwheel.runtime.sealing import is_plain, read_keys
 from xwheel.storage.access import executor_secrets
@@ -47,19 +40,15 @@ class Node:
     """One scheduler process.
 
     Args:
-        config: The settings.
         announce: Gets secrets that were made just now; they are never shown again.
         given: Further plugins by name, as files, modules or other objects with hooks; for tests.
         has_people: Let plugins make what lets the first person in; not where no one could be told of it.
         pause: Waits this many seconds for a database that is away; returns whether the process is to end meanwhile.
+        bound: Sockets of the management API and the executor API that other processes listen to as well.
 
-    Raises:
-        ConfigError: A setting cannot be used.
-        DatabaseUnreachableError: The database took no connection for as long as the settings say.
-        DatabaseRefusedError: The database lacks what a node needs.
-        SchemaError: The database's schema is not this version's.
-        PluginError: A plugin cannot be loaded.
-        StartEndedError: The process was to end meanwhile.
+    Raises ConfigError if a setting cannot be used, PluginError if a plugin cannot be loaded, SchemaError if the
+    database's schema is not this version's, DatabaseUnreachableError if it took no connection for as long as the
+    settings say, DatabaseRefusedError if it lacks what is needed, StartEndedError if the process was to end meanwhile.
     """
 
     def __init__(
@@ -70,6 +59,7 @@ class Node:
         *,
         has_people: bool = True,
         pause: Pause = time.sleep,
+        bound: Sequence[socket.socket] = (),
     ) -> None:
         self._config = config
         plugins = load_plugins(config, given)
@@ -80,9 +70,9 @@ class Node:
             self._db = db = database.db
             undo.callback(db.close)
             database.run(lambda: executor_secrets.bind_key(db, keys))
-            executor_token = ExecutorToken(announce)
+            executor_token = first_secrets.make_executor_token(announce)
             undo.callback(executor_token.show_unknown)
-            token = database.run(lambda: ensure_executor_token(config, db, executor_token))
+            token = database.run(lambda: first_secrets.ensure_executor_token(config, db, executor_token))
             # what asks the database for its keys comes first in there, so that nothing is left of one that was cut
             self.scheduler = scheduler = database.run(
                 lambda: Scheduler(Core(config, db, plugins, token, keys=keys, tls=tls))
@@ -91,69 +81,62 @@ class Node:
             database.run(lambda: warn_of_plain(db))
             known = {*plugins.missing, *(info.origin.name for info in plugins.installed)}
             database.run(lambda: plugin_tables.warn_of_absent(db, known))
-            firsts: list[FirstSecret] = [ManagementToken(core.audit, core.clock.now_ms(), announce)]
+            now_ms = core.clock.now_ms()
+            firsts = [first_secrets.make_management_token(core.audit, now_ms, announce)]
             if has_people:
-                firsts += first_credentials(plugins, core.audit, core.clock.now_ms(), announce)
+                firsts += first_secrets.first_credentials(plugins, core.audit, now_ms, announce)
             for secret in firsts:
                 undo.callback(secret.show_unknown)
                 database.run(partial(secret.ensure, db))
-            self.executors, self.management, self.work = self._make_listeners(undo)
+            self.executors, self.management, self.work = self._make_listeners(undo, *bound)
             undo.pop_all()
         self._listeners = (self.executors, self.management)
 
-    def _make_listeners(self, undo: ExitStack) -> tuple[Listener, Listener, PluginWork]:
-        """Return both listeners, bound, and what routes of plugins do between calls."""
+    def _make_listeners(
+        self, undo: ExitStack, api_socket: socket.socket | None = None, executor_socket: socket.socket | None = None
+    ) -> tuple[Listener, Listener, PluginWork]:
         config, api = self._config, self._config.api
         parts = api_parts(self.scheduler, self.health)
         routes = plugin_routes(parts)
         management_api, executor_api = build_management_app(parts, routes), executor_app(parts, routes)
-        management = Listener(
+        make = partial(Listener, max_body_bytes=api.max_body_bytes, limits=config.connections)
+        management = make(
             "api",
             management_api,
             host=api.host,
             port=api.port,
             threads=api.threads,
-            max_body_bytes=api.max_body_bytes,
-            limits=config.connections,
             limit_of=routes.limit_of,
             admits=management_api.admits,
             own_threads=HEALTH_PATHS,
             # the application judges them itself
             keep_forwarded=bool(api.trusted_proxies),
+            bound=api_socket,
         )
         undo.callback(management.stop)
-        executors = Listener(
+        executors = make(
             "executor-api",
             executor_api,
             host=api.executor_host,
             port=api.executor_port,
             threads=api.executor_threads,
-            max_body_bytes=api.max_body_bytes,
-            limits=config.connections,
             admits=executor_api.admits,
+            bound=executor_socket,
         )
         undo.callback(executors.stop)
-        return executors, management, PluginWork(parts)
+        return executors, management, PluginWork(parts, self.scheduler.core.pulse)
 
     def until_done(self, part: Callable[[], T]) -> T:
-        """Do a part of the start, again while the database is away, as the start itself does; return what it returns.
-
-        Raises:
-            XwheelError: As :meth:`start` says, and what the part raises.
-        """
+        """Do a part of the start, again while the database is away; raises as :meth:`start` and the part do."""
         return self._database.run(part)
 
     def start(self, *, first: Callable[[], None] | None = None) -> None:
         """Take the leases, start the loops, listen; a start that fails leaves nothing behind.
 
-        Args:
-            first: Called before the first run is sent, while executors can register: to start one in this process.
-
-        Raises:
-            LockError: Another scheduler has the database.
-            DatabaseUnreachableError: The database was away for longer than the settings say.
-            DatabaseRefusedError: It was read-only for longer than that, or refuses us.
-            StartEndedError: The process was to end meanwhile.
+        ``first`` is called before the first run is sent, while executors can register: to start one in this process.
+        Raises LockError if another scheduler has the database, DatabaseUnreachableError if it was away for longer than
+        the settings say, DatabaseRefusedError if it was read-only for longer than that, or refuses us, and
+        StartEndedError if the process was to end meanwhile.
         """
         with ExitStack() as undo:
             undo.callback(self.close)
@@ -169,19 +152,21 @@ class Node:
                     listener.start()
             logger.info("management API on %s:%d", self.management.host, self.management.port)
             logger.info("executor API on %s:%d", self.executors.host, self.executors.port)
-            if self._config.api.port_file is not None:
-                write_ports(
-                    self._config.api.port_file, api=self.management.port, executor_api=self.executors.port
-                )
+            path = self._config.api.port_file
+            if path is not None:
+                ports = {"api": self.management.port, "executor_api": self.executors.port}
+                replace_text(path, json.dumps(ports))
             undo.pop_all()
 
-    def stop(self, *, last: Callable[[], bool] | None = None) -> bool:
+    def stop(self, *, last: Callable[[], bool] | None = None, is_replaced: bool = False) -> bool:
         """Drain the pipeline while callbacks are still taken, then stop listening; return whether all ended.
 
-        Args:
-            last: Called when nothing more is sent, while callbacks are taken: to end an executor in this process.
-                Returns whether it ended well.
+        ``last`` is called when nothing more is sent, while callbacks are taken: to end an executor in this process. It
+        returns whether that ended well. One that ``is_replaced`` takes no new connection: others listen to its sockets.
         """
+        if is_replaced:  # others answer what comes now; as long as this one drains it would call itself unready
+            for listener in self._listeners:
+                listener.accepting = False
         drained = self.scheduler.stop(end_work=self.work.stop)
         if last is not None:
             drained = last() and drained
@@ -193,7 +178,7 @@ class Node:
         """Stop listening and leave the database; enough for a node that could not start."""
         for listener in (self.management, self.executors):
             listener.stop()
-        self._let_go()
+        self.scheduler.core.lease.disown()
         self._db.close()
 
     def disown(self) -> None:
@@ -203,10 +188,6 @@ class Node:
         """
         for listener in self._listeners:
             listener.disown()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """Close the locked file of the lease, if it is open still."""
         self.scheduler.core.lease.disown()
 
     def health(self) -> HealthReport:
@@ -238,21 +219,9 @@ class Node:
 
 
 def api_parts(scheduler: Scheduler, health: Callable[[], HealthReport]) -> ApiParts:
-    """Return what both applications of a node work with.
-
-    Args:
-        scheduler: The node.
-        health: What the node knows of itself; must not wait for anything.
-    """
+    """Return what both applications of a node work with; ``health`` must not wait for anything."""
     core = scheduler.core
     return ApiParts(core, scheduler.management, scheduler.finishing.finisher, health=health, lease=core.lease)
-
-
-def write_ports(path: Path, **ports: int) -> None:
-    """Write the ports as JSON, all at once: a reader sees the whole file or none."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    write_text(draft, json.dumps(ports))
-    draft.replace(path)
 
 
 def warn_of_plain(db: Database) -> None:

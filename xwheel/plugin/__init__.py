@@ -1,7 +1,6 @@
 """What plugin authors import: the hook marker, the contracts, and nothing with I/O."""
 
 from xwheel.errors import (
-    AlarmRetryLater,
     AuthError,
     ConfigError,
     ConflictError,
@@ -23,11 +22,7 @@ from xwheel.model import RegisteredExecutor, RunState
 from xwheel.model.access import Actor, ActorKind, Grant, Grants, Permission, Role
 from xwheel.model.deeds import AuditOutcome, Deed
 from xwheel.plugin.contracts import (
-    Alarm,
-    AlarmChannel,
-    AlarmKind,
     ChecksSavedSource,
-    ChecksSetup,
     ChecksSource,
     Command,
     Commands,
@@ -39,10 +34,6 @@ from xwheel.plugin.contracts import (
     HostSetup,
     KeepsMails,
     KeepsThings,
-    LogChunk,
-    LogEnd,
-    LogKey,
-    LogStore,
     ManagementCalls,
     PartHealth,
     PluginDatabase,
@@ -68,20 +59,12 @@ from xwheel.plugin.gates import (
     TokenOwner,
 )
 from xwheel.plugin.group_calls import GroupCall, GroupCalls, GroupReply
-from xwheel.plugin.helpers import (
-    ALARM_PLACEHOLDERS,
-    AlarmReceipts,
-    AlarmTemplate,
-    SecretMask,
-    alarm_values,
-    checked_receivers,
-    has_node_libraries,
-)
+from xwheel.plugin.helpers import SecretMask, has_node_libraries
 from xwheel.plugin.hookspecs import Hook, hookimpl
 from xwheel.plugin.job_owners import DeclaredView, OwnsJobs
 from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.news import BringsNews, NewsItem
-from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd, SeesDispatches
+from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd, SaysWhatChanged, SeesDispatches
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.recorders import Book, NotesRefusals, Recorder, RefusedCall
@@ -100,6 +83,7 @@ from xwheel.plugin.routes import (
     RouteReply,
     Routes,
     RouteScope,
+    SaysWhenDue,
     WokenUp,
     WorksAlong,
 )
@@ -108,139 +92,42 @@ from xwheel.plugin.tables import Migration, RowsGoAlong, Tables
 from xwheel.wire.http.networks import AddressKind, PlainUrl, refused_kind
 from xwheel.wire.messages import LogData, LogPart, LogReceipt
 
-__all__ = [
-    "ALARM_PLACEHOLDERS",
-    "CALLER",
-    "PUBLIC",
-    "Actor",
-    "ActorKind",
-    "AddressKind",
-    "Alarm",
-    "AlarmChannel",
-    "AlarmKind",
-    "AlarmReceipts",
-    "AlarmRetryLater",
-    "AlarmTemplate",
-    "AuditOutcome",
-    "AuthError",
-    "Book",
-    "BringsNews",
-    "CallBody",
-    "CallHead",
-    "Changes",
-    "ChecksSavedSource",
-    "ChecksSetup",
-    "ChecksSource",
-    "Command",
-    "CommandSite",
-    "Commands",
-    "ConfigError",
-    "ConflictError",
-    "DeclaredView",
-    "Deed",
-    "ExecutorError",
-    "FieldError",
-    "FirstCredential",
-    "ForbiddenError",
-    "Gate",
-    "GlueRequest",
-    "GlueType",
-    "Grant",
-    "Grants",
-    "GroupCall",
-    "GroupCalls",
-    "GroupReply",
-    "HandlerLookup",
-    "Hook",
-    "HostSetup",
-    "HostedRun",
-    "IdentifiesCallers",
-    "JobWriter",
-    "KeepsMails",
-    "KeepsThings",
-    "KnowsOwners",
-    "LogAnswer",
-    "LogChunk",
-    "LogData",
-    "LogEnd",
-    "LogKey",
-    "LogPart",
-    "LogQuestions",
-    "LogReceipt",
-    "LogStore",
-    "LogStoreError",
-    "LogText",
-    "MakesFirst",
-    "ManagementCalls",
-    "Migration",
-    "NameTakenError",
-    "NamesCaller",
-    "Need",
-    "NewsItem",
-    "NoExecutorYetError",
-    "NotFoundError",
-    "NotYetError",
-    "NotesRefusals",
-    "Observer",
-    "Of",
-    "OfObject",
-    "Operation",
-    "OwnsJobs",
-    "Pages",
-    "PartHealth",
-    "Permission",
-    "PlainUrl",
-    "PluginDatabase",
-    "PluginExecutors",
-    "PluginGroup",
-    "PluginJobs",
-    "PluginOptions",
-    "PluginPartitions",
-    "PluginSite",
-    "ReadsLogs",
-    "Recorder",
-    "RecordsDeeds",
-    "RefusedCall",
-    "RegisteredExecutor",
-    "ReportsHealth",
-    "ResourceRoute",
-    "Resources",
-    "RevisionError",
-    "Role",
-    "Route",
-    "RouteCall",
-    "RouteContext",
-    "RouteError",
-    "RouteRefusedError",
-    "RouteReply",
-    "RouteScope",
-    "Router",
-    "Routes",
-    "Rows",
-    "RowsGoAlong",
-    "RunChange",
-    "RunContext",
-    "RunEnd",
-    "RunListener",
-    "RunState",
-    "SavedSource",
-    "ScheduleError",
-    "ScheduleSpec",
-    "ScheduleType",
-    "SecretMask",
-    "SeesDispatches",
-    "StorageError",
-    "Tables",
-    "TakesLogs",
-    "TakesOptions",
-    "TokenOwner",
-    "WokenUp",
-    "WorksAlong",
-    "XwheelError",
-    "alarm_values",
-    "checked_receivers",
-    "has_node_libraries",
-    "hookimpl",
-    "read_options",
-    "refused_kind",
-]
+# errors
+__all__ = ["ConfigError", "FieldError", "StorageError", "XwheelError"]
+__all__ += ["AuthError", "ConflictError", "ForbiddenError", "NotFoundError", "RevisionError"]
+# hooks and options
+__all__ += ["Hook", "PluginOptions", "SecretMask", "has_node_libraries", "hookimpl", "read_options"]
+# addresses that may be called
+__all__ += ["AddressKind", "PlainUrl", "refused_kind"]
+# schedule types and routers
+__all__ += ["NoExecutorYetError", "RouteError", "ScheduleError", "ScheduleSpec", "ScheduleType"]
+__all__ += ["RegisteredExecutor", "RouteContext", "Router", "TakesOptions"]
+# glue types
+__all__ += ["GlueRequest", "GlueType", "HandlerLookup", "HostSetup", "KeepsThings"]
+__all__ += ["ChecksSavedSource", "ChecksSource", "SavedSource"]
+__all__ += ["Command", "ExecutorError", "HostedRun", "NotYetError", "RunContext"]
+# run listeners, observers and tables
+__all__ += ["RunChange", "RunListener", "RunState"]
+__all__ += ["Changes", "Observer", "Rows", "RunEnd", "SaysWhatChanged", "SeesDispatches"]
+__all__ += ["Migration", "PluginDatabase", "RowsGoAlong", "Tables"]
+# logs of runs
+__all__ += ["LogAnswer", "LogData", "LogPart", "LogQuestions", "LogReceipt", "LogText"]
+__all__ += ["LogStoreError", "ReadsLogs", "TakesLogs"]
+# who calls and what they may do
+__all__ += ["Actor", "ActorKind", "Grant", "Grants", "Permission", "Role"]
+__all__ += ["CallHead", "Gate", "IdentifiesCallers", "KnowsOwners", "NamesCaller", "TokenOwner"]
+__all__ += ["FirstCredential", "MakesFirst"]
+# the record of what they do
+__all__ += ["AuditOutcome", "Book", "Deed", "NotesRefusals", "Recorder", "RecordsDeeds", "RefusedCall"]
+# calls that plugins answer
+__all__ += ["CALLER", "PUBLIC", "Need", "Of", "OfObject", "Operation", "ResourceRoute", "Resources"]
+__all__ += ["CallBody", "Route", "RouteCall", "RouteRefusedError", "RouteReply", "RouteScope", "Routes"]
+__all__ += ["GroupCall", "GroupCalls", "GroupReply"]
+# what these work with
+__all__ += ["PluginExecutors", "PluginGroup", "PluginJobs", "PluginPartitions", "PluginSite"]
+__all__ += ["JobWriter", "NameTakenError", "SaysWhenDue", "WokenUp", "WorksAlong"]
+# what plugins tell others, and pages
+__all__ += ["BringsNews", "NewsItem", "Pages"]
+__all__ += ["DeclaredView", "KeepsMails", "OwnsJobs", "PartHealth", "ReportsHealth"]
+# commands
+__all__ += ["CommandSite", "Commands", "ManagementCalls"]

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run, RunState
+from xwheel.model import Job, RegisteredExecutor, RunState
 
 if TYPE_CHECKING:
     from xwheel.config import Config
@@ -26,34 +25,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSpec:
-    """What a schedule type may go by.
+    """What a schedule type may go by."""
 
-    Attributes:
-        conf: The job's ``schedule_conf``, as its author wrote it.
-        timezone: IANA name.
-        anchor_ms: Where fixed rates count from.
-    """
-
-    conf: str
-    timezone: str
-    anchor_ms: int
+    conf: str  #: the job's ``schedule_conf``, as its author wrote it
+    timezone: str  #: IANA name
+    anchor_ms: int  #: where fixed rates count from
 
 
 class ScheduleType(Protocol):
-    """Answers when a job fires next.
+    """Answers when a job fires next."""
 
-    Attributes:
-        name: What jobs call it in ``schedule_type``.
-    """
-
-    name: str
+    name: str  #: what jobs call it in ``schedule_type``
 
     def check(self, spec: ScheduleSpec) -> None:
-        """Refuse a configuration that could never work.
-
-        Raises:
-            ScheduleError: Names the field and what is allowed.
-        """
+        """Refuse a configuration that could never work; raises ScheduleError with the field and what is allowed."""
 
     def next_ms(self, spec: ScheduleSpec, after_ms: int) -> int | None:
         """Return the first due time strictly after ``after_ms``, or None if there is none.
@@ -72,26 +57,21 @@ def no_load(address: str) -> int:
 
 
 class RouteContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a router may go by.
+    """What a router may go by."""
 
-    Attributes:
-        job: The job, as it stands now.
-        executors: Live executors of the job's group, suspects last, sorted by address within each part.
-        beat: Ask an address whether it lives; blocks, so only routers that say ``asks = True`` may call it. Answers
-            are kept for a second.
-        idle_beat: Ask an address whether the job is idle there; same rule, and a yes counts for one run only.
-        load: How many runs an address has at the moment, sent from any node, a second or so ago, and from this one
-            until now. The first call after a pause may know of this node's alone.
-        now_ms: The shared time.
-        routers: All routers by name, for one that lets another choose among some of the executors.
-    """
-
-    job: Job
+    job: Job  #: the job, as it stands now
+    #: live executors of the job's group, suspects last, sorted by address within each part
     executors: Sequence[RegisteredExecutor]
+    #: ask an address whether it lives; blocks, so only routers that say ``asks = True`` may call it. Answers are kept
+    #: for a second
     beat: Callable[[str], bool]
+    #: ask an address whether the job is idle there; same rule, and a yes counts for one run only
     idle_beat: Callable[[str], bool]
+    #: how many runs an address has at the moment, sent from any node, a second or so ago, and from this one until now.
+    #: The first call after a pause may know of this node's alone
     load: Callable[[str], int] = no_load
-    now_ms: int = 0
+    now_ms: int = 0  #: the shared time
+    #: all routers by name, for one that lets another choose among some of the executors
     routers: Mapping[str, Router] = msgspec.field(default_factory=dict)
 
     @property
@@ -110,14 +90,10 @@ class RouteContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Router(Protocol):
-    """Chooses the executors of a run.
+    """Chooses the executors of a run."""
 
-    Attributes:
-        name: What jobs call it in ``route_strategy``.
-        asks: Whether it calls ``beat`` or ``idle_beat`` and so must work off the tick thread; False if it is left out.
-    """
-
-    name: str
+    name: str  #: what jobs call it in ``route_strategy``
+    #: whether it calls ``beat`` or ``idle_beat`` and so must work off the tick thread; False if it is left out
     asks: bool = False
 
     def route(self, context: RouteContext) -> Sequence[RegisteredExecutor] | Sequence[str]:
@@ -180,30 +156,19 @@ class RunContext(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlueRequest:
-    """What a glue type builds a handler from: the part of a trigger that names the code.
+    """What a glue type builds a handler from: the part of a trigger that names the code."""
 
-    Attributes:
-        job_id: The job whose source it is.
-        handler: Handler name, for BEAN.
-        source: Source text, for script types.
-        updated_ms: Version of the source.
-    """
-
-    job_id: int
-    handler: str
-    source: str
-    updated_ms: int
+    job_id: int  #: the job whose source it is
+    handler: str  #: handler name, for BEAN
+    source: str  #: source text, for script types
+    updated_ms: int  #: version of the source
 
 
 class HandlerLookup(Protocol):
     """Where BEAN finds the functions that ``@job`` registered."""
 
     def get(self, name: str) -> Callable[..., object]:
-        """Return the handler.
-
-        Raises:
-            HandlerNotFoundError: The name is not registered.
-        """
+        """Return the handler; raises HandlerNotFoundError if the name is not registered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,16 +180,13 @@ class Command:
     ``executor.script_environment`` names. Exit status 0 is success. A kill or a timeout sends TERM to its process
     group, and after the grace KILL to every descendant, also to those that left the group; so does the end of the
     program for what it left running.
-
-    Attributes:
-        prepare: A function at the top level of an importable module: ``prepare(context, data)`` returns the program
-            and its arguments, which no shell sees. It may write to the log, change ``os.environ``, set limits and
-            give up rights, and it may take long: it ends with the run. What it raises is the run's failure.
-        data: Handed to ``prepare``; plain values, since they travel as JSON.
     """
 
+    #: a function at the top level of an importable module: ``prepare(context, data)`` returns the program and its
+    #: arguments, which no shell sees. It may write to the log, change ``os.environ``, set limits and give up rights,
+    #: and it may take long: it ends with the run. What it raises is the run's failure
     prepare: Callable[[RunContext, Any], Sequence[str]]
-    data: Mapping[str, Any]
+    data: Mapping[str, Any]  #: handed to ``prepare``; plain values, since they travel as JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,18 +195,16 @@ class HostedRun:
 
     For glue types that keep processes ready: the executor gives a thread, the log and the signs to end; which process
     does the work is theirs. They hand it none of the executor's secrets and let it end with the executor.
-
-    Attributes:
-        run: Called once, on a thread of the executor: ``run(context, write)`` works until the run is over and returns
-            its result; ``write(text)`` adds text to the run's log as it is. What it raises is the run's failure, an
-            :class:`~xwheel.errors.ExecutorError` without its traceback.
-        end: Called on another thread when the run is killed or out of time: ``end(0)`` at once, then ``end(1)``,
-            ``end(2)`` and so on, after a grace each. It returns at once, and ``run`` shortly after: the first call asks
-            the process, the second forces it. Calls may come before ``run`` does. A run that is still there after the
-            fourth is reported without its end.
     """
 
+    #: called once, on a thread of the executor: ``run(context, write)`` works until the run is over and returns its
+    #: result; ``write(text)`` adds text to the run's log as it is. What it raises is the run's failure, an
+    #: :class:`~xwheel.errors.ExecutorError` without its traceback
     run: Callable[[RunContext, Callable[[str], None]], object]
+    #: called on another thread when the run is killed or out of time: ``end(0)`` at once, then ``end(1)``, ``end(2)``
+    #: and so on, after a grace each. It returns at once, and ``run`` shortly after: the first call asks the process,
+    #: the second forces it. Calls may come before ``run`` does. A run that is still there after the fourth is reported
+    #: without its end
     end: Callable[[int], None]
 
 
@@ -253,19 +213,14 @@ class GlueType(Protocol):
 
     Schedulers need the names alone. An executor runs a type other than BEAN only if its setting
     ``executor.allowed_glue_types`` names it.
-
-    Attributes:
-        name: What jobs call it in ``glue_type``.
-        takes_source: Whether the code is the job's own source, which the scheduler keeps and sends. A job of such a
-            type cannot run without one; for other types :attr:`GlueRequest.source` is empty. True if it is left out.
     """
 
-    name: str
+    name: str  #: what jobs call it in ``glue_type``
+    #: whether the code is the job's own source, which the scheduler keeps and sends. A job of such a type cannot run
+    #: without one; for other types :attr:`GlueRequest.source` is empty. True if it is left out
     takes_source: bool = True
 
-    def build(
-        self, request: GlueRequest, handlers: HandlerLookup
-    ) -> Callable[..., object] | Command | HostedRun:
+    def build(self, request: GlueRequest, handlers: HandlerLookup) -> Callable[..., object] | Command | HostedRun:
         """Return what to call, or the program to start. Called for every run before it is accepted, so it is quick.
 
         Raises:
@@ -276,21 +231,16 @@ class GlueType(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSetup:
-    """What a glue type that hosts runs gets from its executor.
+    """What a glue type that hosts runs gets from its executor."""
 
-    Attributes:
-        config: The executor's settings.
-        token: What the executor shows to schedulers; not for processes that run jobs.
-        environment: The variables that such processes may have: what scripts get, and no setting of xwheel.
-        supervisor: A file that such a process may load, whatever its Python from 3.11 on has installed. Its function
-            ``divide(control)`` forks: it returns in the process that shall work, which another one supervises, and all
-            that it started is killed when it ends, when something is written into ``control``, or when the other end of
-            that pipe closes. ``descendants(pid)`` returns all living descendants of a process.
-    """
-
-    config: Config
-    token: str = field(repr=False)
+    config: Config  #: the executor's settings
+    token: str = field(repr=False)  #: what the executor shows to schedulers; not for processes that run jobs
+    #: the variables that such processes may have: what scripts get, and no setting of xwheel
     environment: Mapping[str, str] = field(repr=False)
+    #: a file that such a process may load, whatever its Python from 3.11 on has installed. Its function
+    #: ``divide(control)`` forks: it returns in the process that shall work, which another one supervises, and all that
+    #: it started is killed when it ends, when something is written into ``control``, or when the other end of that pipe
+    #: closes. ``descendants(pid)`` returns all living descendants of a process
     supervisor: Path
 
 
@@ -327,13 +277,9 @@ class ChecksSource(Protocol):
 
 
 class PluginDatabase(Protocol):
-    """The database of the nodes, at the schema that the plugin's migrations made.
+    """The database of the nodes, at the schema that the plugin's migrations made."""
 
-    Attributes:
-        backend: ``sqlite``, ``mysql`` (MariaDB too) or ``postgresql``.
-    """
-
-    backend: str
+    backend: str  #: ``sqlite``, ``mysql`` (MariaDB too) or ``postgresql``
 
     def read(self) -> AbstractContextManager[Any]:
         """Give a connection of SQLAlchemy for reading."""
@@ -348,16 +294,11 @@ class PluginDatabase(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSource:
-    """A source that is about to be saved, and for which group.
+    """A source that is about to be saved, and for which group."""
 
-    Attributes:
-        source: What its author wrote.
-        group_id: The executor group of the job that gets it.
-        database: The nodes' database, at the schema that the plugin's migrations made; it is only read here.
-    """
-
-    source: str
-    group_id: int
+    source: str  #: what its author wrote
+    group_id: int  #: the executor group of the job that gets it
+    #: the nodes' database, at the schema that the plugin's migrations made; it is only read here
     database: PluginDatabase = field(repr=False)
 
 
@@ -377,72 +318,6 @@ class ChecksSavedSource(Protocol):
         """
 
 
-class AlarmKind(StrEnum):
-    """What an alarm is about."""
-
-    FAILED = "failed"
-    LOST = "lost"
-    REFUSED = "refused"
-    SKIPPED = "skipped"
-    NOT_RUN = "not_run"
-    STILL_RUNNING = "still_running"
-    SCHEDULE_ERROR = "schedule_error"
-    RECOVERED = "recovered"
-    TEST = "test"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alarm:
-    """What a channel is asked to send.
-
-    Attributes:
-        id: Stays the same when the alarm is sent again, so that a receiver can recognise a repetition.
-        kind: What happened.
-        at_ms: When it happened.
-        title: One line that names the job and what happened.
-        text: The same at length, in lines, of which the title is the first; plain text that may hold any character.
-        reason: Short word or message of the run, or empty.
-        job: The job; None in a test, and in a summary of several jobs.
-        group: The job's group; None as well.
-        run: The run that it is about; None where there is none, as in a test or if a job did not run.
-        count: How many events this stands for: those that the rule's window or its quiet hours held back count here.
-        receivers: Who gets it, in the channel's own form; empty for the channel's default.
-    """
-
-    id: int
-    kind: AlarmKind
-    at_ms: int
-    title: str
-    text: str
-    reason: str
-    job: Job | None
-    group: ExecutorGroup | None
-    run: Run | None
-    count: int = 1
-    receivers: Sequence[str] = ()
-
-
-class AlarmChannel(Protocol):
-    """Sends alarms to people.
-
-    Attributes:
-        name: What alarm rules call it in ``channel``.
-    """
-
-    name: str
-
-    def send(self, alarm: Alarm) -> str | None:
-        """Send it, and return what the other side answered, if anything; a few words that are kept with the attempt.
-
-        Called on a thread of the channel's own, one alarm at a time. It should bound its own waiting: one that takes
-        longer than the setting ``alarm.send_timeout_s`` counts as failed.
-
-        Raises:
-            AlarmRetryLater: The other side wants to be asked later.
-            Exception: Anything else is a failed attempt, too; its message is kept and must hold no secret.
-        """
-
-
 @runtime_checkable
 class KeepsMails(Protocol):
     """A plugin that mails alarms of a job to the addresses that the job itself names, as XXL-JOB's jobs do."""
@@ -450,35 +325,22 @@ class KeepsMails(Protocol):
     def keep_mails(self, job_id: int, addresses: str) -> str:
         """Let a job's alarms be mailed to addresses, or no longer; return what to tell the caller, or an empty text.
 
-        Args:
-            job_id: The job.
-            addresses: With commas between them; empty for none.
+        The addresses have commas between them; an empty text is none.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartHealth:
-    """How something that is registered by name fares on this node.
+    """How something that is registered by name fares on this node."""
 
-    Attributes:
-        kind: What it is, as registered: ``alarm channel``.
-        name: Its name.
-        ok: Whether it is well.
-        queued: Calls that wait.
-        failures: Those in a row.
-        hanging: Calls that were given up since they did not come back.
-        last_ms: When the last call ended; None before the first.
-        last_answer: What it answered, or the error.
-    """
-
-    kind: str
-    name: str
-    ok: bool
-    queued: int = 0
-    failures: int = 0
-    hanging: int = 0
-    last_ms: int | None = None
-    last_answer: str = ""
+    kind: str  #: what it is, as registered: ``log store``
+    name: str  #: its name
+    ok: bool  #: whether it is well
+    queued: int = 0  #: calls that wait
+    failures: int = 0  #: those in a row
+    hanging: int = 0  #: calls that were given up since they did not come back
+    last_ms: int | None = None  #: when the last call ended; None before the first
+    last_answer: str = ""  #: what it answered, or the error
 
 
 @runtime_checkable
@@ -490,27 +352,16 @@ class ReportsHealth(Protocol):
 
 
 class RunChange(msgspec.Struct, frozen=True, gc=False):
-    """That a run came into a state; handed over after it was committed.
+    """That a run came into a state; handed over after it was committed."""
 
-    Attributes:
-        run_id: The run.
-        job_id: Its job.
-        group_id: Its job's group.
-        state: The state that it is in now.
-        at_ms: When, in epoch milliseconds.
-        reason: Short word for why, such as ``misfire`` or ``no_executor``; empty if plain.
-        message: What the handler or the scheduler said at the end, its first 1,000 characters.
-        address: The executor that has or had it; empty for none.
-    """
-
-    run_id: int
-    job_id: int
-    group_id: int
-    state: RunState
-    at_ms: int
-    reason: str = ""
-    message: str = ""
-    address: str = ""
+    run_id: int  #: the run
+    job_id: int  #: its job
+    group_id: int  #: its job's group
+    state: RunState  #: the state that it is in now
+    at_ms: int  #: when, in epoch milliseconds
+    reason: str = ""  #: short word for why, such as ``misfire`` or ``no_executor``; empty if plain
+    message: str = ""  #: what the handler or the scheduler said at the end, its first 1,000 characters
+    address: str = ""  #: the executor that has or had it; empty for none
 
 
 class RunListener(Protocol):
@@ -519,12 +370,9 @@ class RunListener(Protocol):
     Each node gives its own listeners what it wrote itself, each change at most once: what a crash takes from memory,
     and the oldest of what waits when a listener is too slow, is dropped. The scheduler counts what it drops.
     Two changes of one run that follow each other closely may come in the wrong order; a final state is the last word.
-
-    Attributes:
-        name: What health and logs call it.
     """
 
-    name: str
+    name: str  #: what health and logs call it
 
     def on_change(self, changes: Sequence[RunChange]) -> None:
         """Take up to 1,000 changes at once.
@@ -534,127 +382,16 @@ class RunListener(Protocol):
         """
 
 
-class LogKey(msgspec.Struct, frozen=True, gc=False):
-    """Names the log of a run: ids may begin again in a new database, ids with the time when the row was made do not.
-
-    Attributes:
-        run_id: The run.
-        created_ms: When its row was made, in epoch milliseconds.
-    """
-
-    run_id: int
-    created_ms: int
-
-
-class LogChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Some consecutive lines of a run's log.
-
-    Attributes:
-        key: Whose log it is.
-        job_id: The run's job.
-        first_line: Number of its first line; those of a log count from 1.
-        lines: How many lines it has; 0 only if ``is_last``.
-        text: The lines, each with a line feed at its end; no other character ends a line.
-        is_last: Whether the log ends with it.
-    """
-
-    key: LogKey
-    job_id: int
-    first_line: int
-    lines: int
-    text: str
-    is_last: bool = False
-
-    @property
-    def next_line(self) -> int:
-        """Number of the line behind it."""
-        return self.first_line + self.lines
-
-
-class LogEnd(msgspec.Struct, frozen=True, gc=False):
-    """How far a store has a log.
-
-    Attributes:
-        next_line: Number of the first line that it does not have.
-        is_complete: Whether the last chunk is there, so that no line will follow.
-    """
-
-    next_line: int
-    is_complete: bool
-
-
-class LogStore(Protocol):
-    """Keeps the logs of runs, so that they outlast the machine on which they were written.
-
-    Only schedulers call it: for what executors ship, for what they fetch from foreign executors, and to read. Every
-    call is made on a thread of its own and counts as failed after the setting ``run_logs.call_timeout_s``; while four
-    of a store's calls hang, it is not called. What fails harms no run and is tried again: the lines stay with the
-    executor until the store has them.
-
-    Several nodes call the stores of the same name, at times for the same log: the same lines may be appended twice at
-    once, in chunks of other sizes.
-
-    Attributes:
-        name: What the setting ``run_logs.store`` calls it.
-    """
-
-    name: str
-
-    def append(self, chunks: Sequence[LogChunk]) -> Sequence[int]:
-        """Keep chunks, and return for each, in their order, the number of the first line that its log lacks then.
-
-        A chunk is kept if it begins with that line, and whole or not at all. One that was kept before changes nothing,
-        and neither does one that begins later, for lines between are missing; of one that begins earlier and ends
-        later, nothing or just the new lines are kept. Its sender goes on with the line that is answered, so the
-        answer is from 1 to the chunk's ``next_line`` or, if more is there already, beyond it. Up to 500 chunks with
-        four megabytes of text come in one call; those of one log are in their order.
-
-        Raises:
-            Exception: It is not known what was kept; all of it is sent again.
-        """
-
-    def read(self, key: LogKey, from_line: int, max_bytes: int) -> str:
-        """Return whole lines from one on, each with its line feed, or an empty text if there is none.
-
-        At most this many bytes as UTF-8, but one line in any case; more is cut off at the end of a line.
-        """
-
-    def find(self, key: LogKey) -> LogEnd | None:
-        """Return how far the store has a log; None if it has nothing of it."""
-
-    def delete(self, keys: Sequence[LogKey]) -> None:
-        """Delete logs for good; those that are not there count as deleted. Up to 500 come in one call."""
-
-
-@runtime_checkable
-class ChecksSetup(Protocol):
-    """A log store that finds out at a start, from its options alone, that it cannot work."""
-
-    def check(self) -> None:
-        """Refuse options that are missing or do not fit; called once, if the settings choose the store.
-
-        It does no I/O: a store that is away for a while must not keep a scheduler from starting.
-
-        Raises:
-            ConfigError: One sentence that names the option and says what is allowed.
-        """
-
-
 @runtime_checkable
 class Commands(Protocol):
-    """Commands ``xwheel NAME ...``; their module is loaded when one of them is used, or asked for its help.
+    """Commands ``xwheel NAME ...``; their module is loaded when one of them is used, or asked for its help."""
 
-    Attributes:
-        name: The word behind ``xwheel``: small letters, digits and dashes; none that xwheel has itself. Behind the
-            word of one of xwheel's groups and a slash, it is a command of that group.
-        help: One sentence for ``xwheel --help``.
-        module: The module whose attribute ``app`` is a :class:`typer.Typer`.
-        is_one: Whether it is one command, which the module's Typer has under the (last) word, and not a group of all.
-    """
-
+    #: the word behind ``xwheel``: small letters, digits and dashes; none that xwheel has itself. Behind the word of one
+    #: of xwheel's groups and a slash, it is a command of that group
     name: str
-    help: str
-    module: str
+    help: str  #: one sentence for ``xwheel --help``
+    module: str  #: the module whose attribute ``app`` is a :class:`typer.Typer`
+    #: whether it is one command, which the module's Typer has under the (last) word, and not a group of all
     is_one: bool = False
 
 

@@ -15,6 +15,7 @@ import logging
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, entry_points
 from itertools import islice
 from pathlib import Path
@@ -25,16 +26,7 @@ import pluggy
 
 from xwheel.config import Config
 from xwheel.errors import ConfigError, DuplicateNameError, PluginError, XwheelError
-from xwheel.plugin import folder
-from xwheel.plugin.contracts import (
-    AlarmChannel,
-    Commands,
-    GlueType,
-    LogStore,
-    Router,
-    RunListener,
-    ScheduleType,
-)
+from xwheel.plugin import contracts, folder
 from xwheel.plugin.folder import list_files, one_file, warning_above
 from xwheel.plugin.gates import Gate
 from xwheel.plugin.group_calls import GroupCalls
@@ -62,20 +54,15 @@ MOST_OBJECTS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginOrigin:
-    """Where a plugin comes from.
+    """Where a plugin comes from: a module that an entry point of a distribution names, or a file of :data:`FOLDER`.
 
-    Attributes:
-        name: Its entry point's name, or its file's, by which settings call it.
-        target: The module, as the entry point names it, or the file.
-        distribution: What ``pip`` installed; :data:`FOLDER` for a file.
-        version: Its version; empty for a file.
-        is_installed: Whether it came with a distribution; nothing else is ever trusted.
+    Settings call it by its ``name``, the entry point's or the file's. Only what ``is_installed`` is ever trusted.
     """
 
     name: str
     target: str
     distribution: str
-    version: str = ""
+    version: str = ""  # none for a file
     is_installed: bool = True
 
     @property
@@ -92,39 +79,42 @@ class PluginOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginInfo:
-    """A plugin, for lists of them.
-
-    Attributes:
-        origin: Its name, distribution and version.
-        enabled: False if the settings disable it; it was not loaded then.
-        registers: Kind to the names that it brought, sorted.
-        options: Its options as it understood them, without secrets.
-        error: What is wrong with it and what to do, or None; it brings nothing then.
-    """
+    """A plugin, for lists: one that is not ``enabled`` was not loaded, and one with an ``error`` brings nothing."""
 
     origin: PluginOrigin
     enabled: bool
+    # kind to the names that it brought, sorted
     registers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # its options as it understood them, without secrets
     options: Mapping[str, object] = field(default_factory=dict)
-    error: XwheelError | None = None
+    error: XwheelError | None = None  # what is wrong with it, and what to do
+
+    def shown(self, health: Mapping[tuple[str, str], object]) -> dict[str, object]:
+        """Return what people see of it, with the health of what it registers, by kind and name."""
+        return {
+            "name": self.origin.name,
+            "distribution": self.origin.distribution,
+            "version": self.origin.version,
+            "module": self.origin.target,
+            "enabled": self.enabled,
+            "error": str(self.error or ""),
+            "registers": [
+                {"kind": kind, "name": name, "health": health.get((kind, name))}
+                for kind, names in self.registers.items()
+                for name in names
+            ],
+            "options": dict(self.options),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugins:
-    """Everything that can be chosen by name, and the plugins that brought it.
+    """Everything that can be chosen by name, and the plugins that brought it."""
 
-    Attributes:
-        others: By hook, what was registered for hooks that distributions bring.
-        installed: All plugins, those included that are disabled or broken.
-        missing: Names of plugins that ``plugins.tolerate`` lets a process start without, to why each is missing.
-    """
-
-    schedule_types: Registry[ScheduleType]
-    routers: Registry[Router]
-    glue_types: Registry[GlueType]
-    alarm_channels: Registry[AlarmChannel] = field(default_factory=lambda: Registry("alarm channel"))
-    run_listeners: Registry[RunListener] = field(default_factory=lambda: Registry("run listener"))
-    log_stores: Registry[LogStore] = field(default_factory=lambda: Registry("log store"))
+    schedule_types: Registry[contracts.ScheduleType]
+    routers: Registry[contracts.Router]
+    glue_types: Registry[contracts.GlueType]
+    run_listeners: Registry[contracts.RunListener] = field(default_factory=lambda: Registry("run listener"))
     pages: Registry[Pages] = field(default_factory=lambda: Registry("set of pages"))
     tables: Registry[Tables] = field(default_factory=lambda: Registry("set of tables"))
     routes: Registry[Routes] = field(default_factory=lambda: Registry("set of routes"))
@@ -133,9 +123,11 @@ class Plugins:
     observers: Registry[Observer] = field(default_factory=lambda: Registry("observer"))
     gates: Registry[Gate] = field(default_factory=lambda: Registry("gate"))
     recorders: Registry[Recorder] = field(default_factory=lambda: Registry("recorder"))
-    commands: Registry[Commands] = field(default_factory=lambda: Registry("set of commands"))
+    commands: Registry[contracts.Commands] = field(default_factory=lambda: Registry("set of commands"))
+    # by hook, what was registered for hooks that distributions bring
     others: Mapping[str, Registry[Any]] = field(default_factory=dict)
-    installed: Sequence[PluginInfo] = ()
+    installed: Sequence[PluginInfo] = ()  # all plugins, those included that are disabled or broken
+    # names of plugins that ``plugins.tolerate`` lets a process start without, to why each is missing
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def registered(self, hook: str) -> Registry[Any]:
@@ -150,31 +142,20 @@ class Plugins:
         return sorted(found.values(), key=name_of)
 
 
-_FIELDS: Final = {
-    hook: "alarm_channels" if hook == "xwheel_register_alarms" else hook.removeprefix("xwheel_register_")
-    for hook in HOOKS
-}
+_FIELDS: Final = {hook: hook.removeprefix("xwheel_register_") for hook in HOOKS}
 """Hook to the attribute with what was registered for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSurvey:
-    """What loading all plugins came to; see :func:`survey_plugins`.
-
-    Attributes:
-        plugins: What those brought that are well.
-        errors: What stops a start, first that which is wrong with the settings.
-        warnings: What does not.
-    """
+    """What those plugins brought that are well, and what stops a start, that which is wrong with settings first."""
 
     plugins: Plugins
     errors: Sequence[XwheelError]
-    warnings: Sequence[str]
+    warnings: Sequence[str]  # what stops none
 
 
 class _Source(NamedTuple):
-    """A plugin that was found, and how it is loaded."""
-
     origin: PluginOrigin
     load: Callable[[], object]
     dist: Distribution | None = None
@@ -183,19 +164,14 @@ class _Source(NamedTuple):
 def load_plugins(config: Config, given: Mapping[str, object] | None = None) -> Plugins:
     """Load all plugins that are there and not disabled; log those that are missing and tolerated.
 
-    Args:
-        config: The settings.
-        given: Further plugins by name, as files, modules or other objects with hooks; for tests.
-
-    Raises:
-        PluginError: One cannot be loaded, has an unknown hook or a name twice, or registers what is not of
-            the kind, and ``plugins.tolerate`` does not name it. The message names the distribution and entry point.
-        ConfigError: An option is not acceptable, or the settings name what is not there.
+    Tests give further ones by name, as files, modules or other objects with hooks. Raises PluginError, which names the
+    distribution and entry point, if one that ``plugins.tolerate`` does not name cannot be loaded, has an unknown hook
+    or a name twice, or registers what is not of the kind; ConfigError for an option, or what settings name.
     """
     return _checked(config, survey_plugins(config, given))
 
 
-def load_glue_types(config: Config) -> Registry[GlueType]:
+def load_glue_types(config: Config) -> Registry[contracts.GlueType]:
     """Load what an executor needs, as :func:`load_plugins`; those that only schedulers use need no options there."""
     return _checked(config, survey_plugins(config, hooks=("xwheel_register_glue_types",))).glue_types
 
@@ -248,7 +224,6 @@ def _checked(config: Config, survey: PluginSurvey) -> Plugins:
 
 
 def _find(config: Config, given: Mapping[str, object]) -> tuple[list[_Source], list[XwheelError]]:
-    """Return every plugin, ours first and then by name, and what is wrong with the settings about them."""
     found: dict[tuple[str, str, str], _Source] = {}
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         dist = entry.dist
@@ -269,7 +244,7 @@ def _find(config: Config, given: Mapping[str, object]) -> tuple[list[_Source], l
             sources.append(_Source(_no_dist(name, plugin, GIVEN), one_file(plugin).load))
         else:
             target = getattr(plugin, "__file__", None) or type(plugin).__qualname__
-            sources.append(_Source(_no_dist(name, target, GIVEN), _giving(plugin)))
+            sources.append(_Source(_no_dist(name, target, GIVEN), partial(_given, plugin)))
     known = sorted(source.origin.name for source in sources)
     errors += [
         ConfigError(f"plugins.disabled names {name!r}, which is not installed; installed: {', '.join(known)}")
@@ -279,8 +254,8 @@ def _find(config: Config, given: Mapping[str, object]) -> tuple[list[_Source], l
     return sources, errors
 
 
-def _giving(plugin: object) -> Callable[[], object]:
-    return lambda: plugin
+def _given(plugin: object) -> object:
+    return plugin
 
 
 def _no_dist(name: str, target: object, whence: str) -> PluginOrigin:
@@ -288,7 +263,6 @@ def _no_dist(name: str, target: object, whence: str) -> PluginOrigin:
 
 
 def _left_over(config: Config, names: Iterable[str]) -> Iterator[str]:
-    """Yield which tables of options belong to no plugin."""
     known = sorted(names)
     ways = ": remove the table, install what it is for, or name its folder in plugins.folder"
     for name in config.plugins.options:
@@ -299,20 +273,14 @@ def _left_over(config: Config, names: Iterable[str]) -> Iterator[str]:
 
 
 class _Loader:
-    """Loads one plugin after the other; each brings all that it registers, or nothing.
-
-    Attributes:
-        registries: Hook to what was registered.
-    """
+    """Loads one plugin after the other; each brings all that it registers, or nothing."""
 
     def __init__(self, config: Config, hooks: Collection[str] | None) -> None:
         self._config = config
         self._hooks = {name: hook for name, hook in all_hooks().items() if hooks is None or name in hooks}
         self._hears_all = hooks is None
         self._modules: dict[int, PluginOrigin] = {}
-        self.registries: dict[str, Registry[Any]] = {
-            name: Registry(hook.kind) for name, hook in all_hooks().items()
-        }
+        self.registries: dict[str, Registry[Any]] = {name: Registry(hook.kind) for name, hook in all_hooks().items()}
 
     def load(self, source: _Source, all_sources: Sequence[_Source]) -> PluginInfo:
         """Load a plugin, and return what became of it."""
@@ -329,7 +297,10 @@ class _Loader:
             brought, noted = self._ask(plugin, origin)
             self._check_names(brought, origin)
         except (PluginError, ConfigError) as error:
-            refused = type(error)(f"{error}; {_way_out(origin)}")
+            way_out = f"to start without it, name {origin.name} in plugins.tolerate, or in plugins.disabled for good"
+            if origin.is_core:
+                way_out = f"'pip install --force-reinstall {CORE}' may help"
+            refused = type(error)(f"{error}; {way_out}")
             refused.__cause__ = error.__cause__
             return PluginInfo(origin=origin, enabled=True, options=shown, error=refused)
         for hook, objects in brought.items():
@@ -357,9 +328,7 @@ class _Loader:
         require(twin is origin, words)
         return plugin
 
-    def _ask(
-        self, plugin: object, origin: PluginOrigin
-    ) -> tuple[dict[str, dict[str, object]], PluginOptions | None]:
+    def _ask(self, plugin: object, origin: PluginOrigin) -> tuple[dict[str, dict[str, object]], PluginOptions | None]:
         """Return by hook what a plugin registers, by name, and its options if it read them with a model."""
         manager = _manager_of(plugin, origin)
         brought: dict[str, dict[str, object]] = {}
@@ -406,9 +375,7 @@ class _Loader:
             raise PluginError(f"{origin} fails in {hook}: {said}{hint}") from error
         require(len(given) <= MOST_OBJECTS, f"{origin}, {hook}: returns more than {MOST_OBJECTS} objects")
         for other in sorted(set(noted) - {origin.name}):
-            raise PluginError(
-                f"{origin} reads plugins.options.{other}: its own table is plugins.options.{origin.name}"
-            )
+            raise PluginError(f"{origin} reads plugins.options.{other}: its own table is plugins.options.{origin.name}")
         return given, noted
 
     def _options(self, call: Callable[..., object], origin: PluginOrigin) -> object:
@@ -439,22 +406,18 @@ class _Loader:
 
 
 def _take(name: str, hook: Hook, item: Any, origin: PluginOrigin) -> str:
-    """Return the name of an object that a plugin registers, once it is known to be of its kind."""
     what = f"an object of {type(item).__qualname__}"
     try:
         guarded(what, lambda: check_object(hook.contract, item), allowed=PluginError)
         observes = hook.contract in (Resources, Routes) and isinstance(item, Observer)
         if (hook.is_plugins_own or observes) and item.name != origin.name:
-            raise PluginError(
-                f"the {hook.kind} of plugin {origin.name} must have its name, not {item.name[:40]}"
-            )
+            raise PluginError(f"the {hook.kind} of plugin {origin.name} must have its name, not {item.name[:40]}")
         return str.__str__(item.name)
     except PluginError as error:
         raise PluginError(f"{origin}, {name}: {error}{_place_of(item)}") from None
 
 
 def _manager_of(plugin: object, origin: PluginOrigin) -> pluggy.PluginManager:
-    """Return a manager that has one plugin, whose hooks are known and of the right form."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hook_specs())
     try:
@@ -477,22 +440,17 @@ def _check_hooks(manager: pluggy.PluginManager, origin: PluginOrigin, plugin: ob
     callers = manager.get_hookcallers(plugin) or []
     marked = {caller.name for caller in callers}
     for caller in callers:
-        wraps = any(
-            item.plugin is plugin and (item.wrapper or item.hookwrapper) for item in caller.get_hookimpls()
-        )
+        wraps = any(item.plugin is plugin and (item.wrapper or item.hookwrapper) for item in caller.get_hookimpls())
         require(not wraps, f"{origin}: {caller.name} wraps a hook, but hooks only register objects")
     for name, _ in inspect.getmembers(plugin, inspect.isroutine):
         require(
             name in marked or not name.startswith("xwheel_register_"),
             f"{origin}: {name} is not marked with @hookimpl (from xwheel import hookimpl): it is never called",
         )
-    require(
-        bool(marked), f"{origin} has no hook: mark functions such as xwheel_register_routers with @hookimpl"
-    )
+    require(bool(marked), f"{origin} has no hook: mark functions such as xwheel_register_routers with @hookimpl")
 
 
 def _unmet(dist: Distribution) -> Iterator[str]:
-    """Yield what a distribution says that it needs, and that is not there."""
     try:
         from packaging.requirements import InvalidRequirement, Requirement
     except ImportError:  # an executor alone, without the extra "server"
@@ -514,12 +472,6 @@ def _unmet(dist: Distribution) -> Iterator[str]:
             yield f"{needed}, but {wanted.name} {version} is installed"
 
 
-def _way_out(origin: PluginOrigin) -> str:
-    if origin.is_core:
-        return f"'pip install --force-reinstall {CORE}' may help"
-    return f"to start without it, name {origin.name} in plugins.tolerate, or in plugins.disabled for good"
-
-
 def _where(error: BaseException) -> str:
     """Return the last line of a plugin's own code, or of what it calls, that an error came from."""
     if isinstance(error, SyntaxError):
@@ -533,7 +485,6 @@ def _where(error: BaseException) -> str:
 
 
 def _place_of(item: object) -> str:
-    """Return where the class of an object is written."""
     kind = item if isinstance(item, type) else type(item)
     try:
         return f" (in {inspect.getsourcefile(kind)}:{inspect.getsourcelines(kind)[1]})"

@@ -31,14 +31,7 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginFile:
-    """A file that is a plugin.
-
-    Attributes:
-        name: The plugin's name: the file's, without its ending.
-        path: Where it is.
-        source: What it holds.
-        error: Why it is not taken, or empty.
-    """
+    """A file that is a plugin, called like the file without its ending; ``error`` says why it is not taken."""
 
     name: str
     path: Path
@@ -83,8 +76,7 @@ class _SourceLoader(InspectLoader):
 def list_files(folder: Path) -> list[PluginFile]:
     """Return the plugins of a folder in the order of their names; names that begin with ``_`` or ``.`` are left out.
 
-    Raises:
-        ConfigError: The folder cannot be read, or others can write to it.
+    Raises ConfigError if the folder cannot be read, or others can write to it.
     """
     path = Path(os.path.realpath(folder))
     try:
@@ -113,9 +105,7 @@ def _read(path: Path, folder: int | None) -> PluginFile:
         return PluginFile(name=name, path=path, error=f"{path} {why}")
 
     if not path.name.endswith(SUFFIX) or not _NAME.fullmatch(name):
-        return refused(
-            "is not called like a plugin: a letter, then letters, digits and underscores, then .py"
-        )
+        return refused("is not called like a plugin: a letter, then letters, digits and underscores, then .py")
     try:
         # a pipe of that name would wait for a writer
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -139,7 +129,6 @@ def _read(path: Path, folder: int | None) -> PluginFile:
 
 
 def _risk(found: os.stat_result, path: Path) -> str:
-    """Return who else could change a file or a folder and how to end that, or an empty text."""
     if found.st_uid not in {0, os.geteuid()}:
         return f"belongs to user {found.st_uid}: it must belong to root or to user {os.geteuid()} (chown)"
     if found.st_mode & _OTHERS_WRITE:

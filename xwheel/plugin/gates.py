@@ -18,42 +18,26 @@ _KINDS: Final = frozenset({ActorKind.ACCOUNT, ActorKind.TOKEN})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallHead:
-    """What a call shows before its body is read.
+    """What a call shows before its body is read."""
 
-    Attributes:
-        method: Such as ``GET``.
-        path: Below the root, without the query.
-        headers: By name in small letters.
-        cookies: Of those that the gate looks at, name to all values that came with it.
-        address: Where the call came from, as far as trusted proxies (``api.trusted_proxies``) say so.
-        peer: The other end of the connection: the proxy itself, if there is one.
-        host: The host and port that the caller asked for, likewise.
-        is_https: Whether the caller's connection is encrypted, likewise.
-    """
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
+    method: str  #: such as ``GET``
+    path: str  #: below the root, without the query
+    headers: Mapping[str, str]  #: by name in small letters
+    #: of those that the gate looks at, name to all values that came with it
     cookies: Mapping[str, Sequence[str]]
-    address: str
-    peer: str
-    host: str
-    is_https: bool
+    address: str  #: where the call came from, as far as trusted proxies (``api.trusted_proxies``) say so
+    peer: str  #: the other end of the connection: the proxy itself, if there is one
+    host: str  #: the host and port that the caller asked for, likewise
+    is_https: bool  #: whether the caller's connection is encrypted, likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenOwner:
-    """Whose a token is.
+    """Whose a token is."""
 
-    Attributes:
-        name: The account's name.
-        grants: What it may do now; its tokens open no more.
-        is_shut_out: Its tokens open nothing.
-    """
-
-    name: str
-    grants: Grants = NOTHING
-    is_shut_out: bool = False
+    name: str  #: the account's name
+    grants: Grants = NOTHING  #: what it may do now; its tokens open no more
+    is_shut_out: bool = False  #: its tokens open nothing
 
 
 @runtime_checkable
@@ -79,16 +63,12 @@ class Gate(Protocol):
     """Says who calls the management API, and what they may do; asked before xwheel looks at tokens of its own.
 
     Without one there are tokens only: those for everything, those with roles, those of groups.
-
-    Attributes:
-        name: Unique among gates.
-        headers: Names of headers, in small letters: a call with one of them is shown to this gate.
-        cookies: Names of cookies, likewise.
     """
 
-    name: str
+    name: str  #: unique among gates
+    #: names of headers, in small letters: a call with one of them is shown to this gate
     headers: Sequence[str]
-    cookies: Sequence[str]
+    cookies: Sequence[str]  #: names of cookies, likewise
 
     def open(self, site: PluginSite) -> IdentifiesCallers:
         """Return what identifies callers in this process; called once when it starts. It does no I/O."""
@@ -101,22 +81,15 @@ class KnowsOwners(Protocol):
     def owners(self, conn: Any, ids: Collection[int]) -> Mapping[int, TokenOwner]:
         """Return accounts by id as they stand in the database; those that are gone are left out.
 
-        Args:
-            conn: A connection, perhaps inside a transaction that gives something away.
-            ids: Ids of accounts, as actors and tokens carry them.
+        The connection may be inside a transaction that gives something away; ids are as actors and tokens carry them.
         """
 
 
 class FirstCredential(Protocol):
-    """What lets the first person in, made at the first start.
+    """What lets the first person in, made at the first start."""
 
-    Attributes:
-        words: What it is called where it is shown.
-        value: The secret, which is shown this once.
-    """
-
-    words: str
-    value: str
+    words: str  #: what it is called where it is shown
+    value: str  #: the secret, which is shown this once
 
     def prepare(self) -> None:
         """Compute what storing it needs and what takes long."""
@@ -128,11 +101,7 @@ class FirstCredential(Protocol):
         """Return whether this one is stored."""
 
     def store(self, conn: Any, record: RecordsDeeds) -> None:
-        """Store this one.
-
-        Raises:
-            ConflictError: Another one is stored.
-        """
+        """Store this one; raises ConflictError if another one is stored."""
 
 
 @runtime_checkable
@@ -145,13 +114,9 @@ class MakesFirst(Protocol):
 
 @runtime_checkable
 class NamesCaller(Protocol):
-    """An error that says who was refused.
+    """An error that says who was refused."""
 
-    Attributes:
-        caller: Who it was, or should have been; None if that is not known.
-    """
-
-    caller: Actor | None
+    caller: Actor | None  #: who it was, or should have been; None if that is not known
 
 
 def check_gate(item: Gate) -> None:
@@ -187,9 +152,8 @@ def checked_grants(gate: str, found: object) -> Grants:
     if type(found) is not Grants:
         raise PluginError(f"gate {gate}: grants must be an object of Grants, not {type(found).__name__}")
     groups = dict(found.groups)
-    require(
-        all(type(group_id) is int for group_id in groups), f"gate {gate}: grants name groups by their ids"
-    )
+    are_ids = all(type(group_id) is int for group_id in groups)
+    require(are_ids, f"gate {gate}: grants name groups by their ids")
     everywhere = None if found.everywhere is None else _grant(gate, found.everywhere)
     return Grants(everywhere, {group_id: _grant(gate, grant) for group_id, grant in groups.items()})
 

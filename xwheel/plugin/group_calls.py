@@ -19,44 +19,27 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCall:
-    """One call, ``POST /api/NAME`` on the executor API.
+    """One call, ``POST /api/NAME`` on the executor API."""
 
-    Attributes:
-        name: What is called.
-        actor: The group's token, which may do everything in its group but administer it.
-        group_id: The group.
-        app_name: The group's app name.
-        read: Returns the body, and raises what is answered for one over ``api.max_body_bytes``. What is refused
-            whatever the body says leaves it unread.
-    """
-
-    name: str
-    actor: Actor
-    group_id: int
-    app_name: str
+    name: str  #: what is called
+    actor: Actor  #: the group's token, which may do everything in its group but administer it
+    group_id: int  #: the group
+    app_name: str  #: the group's app name
+    #: returns the body, and raises what is answered for one over ``api.max_body_bytes``. What is refused whatever the
+    #: body says leaves it unread
     read: Callable[[], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReply:
-    """What a call is answered with, in the envelope that executors know.
+    """What a call is answered with, in the envelope that executors know."""
 
-    Attributes:
-        code: 200 for yes, up to 599 for no; the HTTP status is 200 either way.
-        message: One sentence for people; empty for the usual word.
-        content: The payload; JSON.
-    """
-
-    code: int = LOWEST_CODE
-    message: str = ""
-    content: object = None
+    code: int = LOWEST_CODE  #: 200 for yes, up to 599 for no; the HTTP status is 200 either way
+    message: str = ""  #: one sentence for people; empty for the usual word
+    content: object = None  #: the payload; JSON
 
     def check(self) -> None:
-        """Refuse what cannot be sent.
-
-        Raises:
-            ValueError: It says what is wrong.
-        """
+        """Refuse what cannot be sent; raises ValueError, which says what is wrong."""
         if type(self.code) is not int or not LOWEST_CODE <= self.code <= HIGHEST_CODE:
             raise ValueError(f"code must be from {LOWEST_CODE} to {HIGHEST_CODE}, not {str(self.code)[:40]}")
         if type(self.message) is not str:
@@ -70,14 +53,10 @@ class GroupCalls(Protocol):
     xwheel lets in who shows a group's token and names that group, counts who is refused, and limits bodies; executors'
     own tokens open none of these calls. What a call raises is answered in the envelope: errors of xwheel's with their
     words, anything else with a number under which the log has the details.
-
-    Attributes:
-        name: Unique among plugins' group calls.
-        title: What messages call them, in the plural: ``job calls``.
     """
 
-    name: str
-    title: str
+    name: str  #: unique among plugins' group calls
+    title: str  #: what messages call them, in the plural: ``job calls``
 
     def calls(self, site: PluginSite) -> Mapping[str, Callable[[GroupCall], GroupReply]]:
         """Return by name what answers each call; called once when a process starts, with what it works with.

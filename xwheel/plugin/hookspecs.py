@@ -49,27 +49,20 @@ class Hook:
 
     A distribution names hooks of its own in the entry-point group ``xwheel.hooks``: a mapping of a hook's name, which
     begins with ``xwheel_register_``, to this. What plugins register for it, :meth:`PluginSite.registered` returns.
-
-    Attributes:
-        kind: What messages call an object: ``router``.
-        contract: What an object is: a protocol, whose attributes with a value are defaults.
-        words: What plugins return, in one sentence.
-        more: Protocols of what an object may do besides; one that has such a method must have it in the right form.
-        check: Called with an object that has that form; raises ``PluginError`` if its parts do not go together.
-        max_name: Characters of an object's name; such names fit the columns that hold them.
-        is_plugins_own: Whether an object has the plugin's name, with which the names of its tables begin.
-        is_alone: Whether of all plugins only one may register something.
     """
 
-    kind: str
-    contract: type[Any]
-    words: str
+    kind: str  #: what messages call an object: ``router``
+    contract: type[Any]  #: what an object is: a protocol, whose attributes with a value are defaults
+    words: str  #: what plugins return, in one sentence
     _: KW_ONLY
+    #: protocols of what an object may do besides; one that has such a method must have it in the right form
     more: Sequence[type[Any]] = ()
+    #: called with an object that has that form; raises ``PluginError`` if its parts do not go together
     check: Callable[[Any], object] | None = None
-    max_name: int = MAX_NAME
+    max_name: int = MAX_NAME  #: characters of an object's name; such names fit the columns that hold them
+    #: whether an object has the plugin's name, with which the names of its tables begin
     is_plugins_own: bool = False
-    is_alone: bool = False
+    is_alone: bool = False  #: whether of all plugins only one may register something
 
 
 def _check_commands(item: contracts.Commands) -> None:
@@ -108,27 +101,13 @@ HOOKS: Final[Mapping[str, Hook]] = {
         "Return glue types; jobs name them in ``glue_type``.",
         more=(contracts.ChecksSource, contracts.ChecksSavedSource),
     ),
-    "xwheel_register_alarms": Hook(
-        "alarm channel",
-        contracts.AlarmChannel,
-        "Return alarm channels; alarm rules name them in ``channel``.",
-    ),
     "xwheel_register_run_listeners": Hook(
         "run listener",
         contracts.RunListener,
         "Return run listeners; each gets the changes of runs on a thread of its own.",
     ),
-    "xwheel_register_log_stores": Hook(
-        "log store",
-        contracts.LogStore,
-        "Return log stores; the setting ``run_logs.store`` names the one that is used.",
-        more=(contracts.ChecksSetup,),
-    ),
     "xwheel_register_pages": Hook(
-        "set of pages",
-        Pages,
-        "Return pages: files for browsers, and what they add to the console.",
-        check=find_files,
+        "set of pages", Pages, "Return pages: files for browsers, and what they add to the console.", check=find_files
     ),
     "xwheel_register_tables": Hook(
         "set of tables",
@@ -242,7 +221,6 @@ def check_object(contract: type[Any], item: object) -> None:
 
 
 def _check_more(kind: str, contract: type[Any], item: object) -> None:
-    """Refuse an object with a part of what else its kind may have, or with that in another form."""
     methods = list(_methods(contract))
     if any(hasattr(item, method) for method, _ in methods):
         for method, pattern in methods:
@@ -286,6 +264,4 @@ def _check_method(kind: str, name: str, pattern: Callable[..., object], item: ob
 
 
 def _named(item: object) -> str:
-    return (
-        f"class {item.__qualname__}" if isinstance(item, type) else f"an object of {type(item).__qualname__}"
-    )
+    return f"class {item.__qualname__}" if isinstance(item, type) else f"an object of {type(item).__qualname__}"

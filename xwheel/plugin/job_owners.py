@@ -39,28 +39,21 @@ class OwnsJobs(Protocol):
     What it knows of a job is in rows of its own. While xwheel changes a job it reads these rows, and asks the plugin
     about them before and never inside its transaction: if they are others then, it asks once more. A job without such a
     row is not asked about, and one that it cannot be asked about is not changed.
-
-    Attributes:
-        owner_table: The table with these rows: one of the plugin's, whose column ``job_id`` has the job's id.
     """
 
+    #: the table with these rows: one of the plugin's, whose column ``job_id`` has the job's id
     owner_table: str
 
     def owned(self, conn: Any, job_ids: Collection[int]) -> Mapping[int, DeclaredView]:
         """Return what it says of jobs, by id; those of which it says nothing are missing.
 
-        Args:
-            conn: A connection of SQLAlchemy for reading.
-            job_ids: Those that are shown or are to be changed.
+        It is asked about those that are shown or are to be changed, with a connection of SQLAlchemy for reading.
         """
 
     def refusal(self, job_id: int, said: DeclaredView, field: str) -> str:
         """Return why people cannot change a field that it owns, and what they can do instead; no I/O.
 
-        Args:
-            job_id: The job.
-            said: What it said of the job.
-            field: The field; empty if the job is to be deleted.
+        It gets what it said of the job; the field is empty if the job is to be deleted.
         """
 
     def conflicts(self, conn: Any, groups: Collection[int] | None) -> int:

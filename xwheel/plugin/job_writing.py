@@ -21,8 +21,7 @@ class JobWriter(Protocol):
     def draft(self, values: Mapping[str, object]) -> Job:
         """Return a job that could be created so, stopped and without an id.
 
-        Args:
-            values: Every field of a new job but ``enabled`` and ``glue_source``.
+        The values are every field of a new job but ``enabled`` and ``glue_source``.
 
         Raises:
             FieldError: A field is not acceptable; PluginError if the schedule cannot be asked.
@@ -45,11 +44,7 @@ class JobWriter(Protocol):
         """Return when a job would fire next, or None."""
 
     def insert(self, conn: Any, draft: Job, now_ms: int, *, enabled: bool) -> Job:
-        """Create a drafted job, and return it with its id.
-
-        Raises:
-            NameTakenError: Another job of the group has its name.
-        """
+        """Create a drafted job and return it, with its id; raises NameTakenError if its group has one of its name."""
 
     def edit(self, conn: Any, job: Job, changes: Mapping[str, object], now_ms: int) -> Job:
         """Change fields of a locked job as :meth:`merge` allowed, and return it.
@@ -59,11 +54,7 @@ class JobWriter(Protocol):
         """
 
     def start(self, conn: Any, job: Job, now_ms: int) -> Job:
-        """Let a locked job fire from its next due time on, and return it.
-
-        Raises:
-            ScheduleError: It would never fire.
-        """
+        """Let a locked job fire from its next due time on, and return it; raises ScheduleError if it never would."""
 
     def stop(self, conn: Any, jobs: Collection[Job], now_ms: int) -> None:
         """Let locked jobs fire no more; runs that were sent go on."""
@@ -71,7 +62,5 @@ class JobWriter(Protocol):
     def touch(self, conn: Any, job: Job, now_ms: int) -> Job:
         """Raise the revision of a locked job: who has seen it as it was must see it again."""
 
-    def record(
-        self, conn: Any, action: JobAction, steps: Sequence[tuple[Job | None, Job]], now_ms: int
-    ) -> None:
+    def record(self, conn: Any, action: JobAction, steps: Sequence[tuple[Job | None, Job]], now_ms: int) -> None:
         """Write into versions and audit what the caller did to jobs: each before, None for a new one, and after."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from xwheel.errors import PluginError
 from xwheel.model import Job, Run, RunState
 from xwheel.plugin.contracts import PluginDatabase
 
-MOST_ROWS: Final = 10_000
-"""Rows that an observer may have for one transaction."""
-
+MOST_ROWS: Final = 10_000  # rows that an observer may have for one transaction
 _COLUMN: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _VALUES: Final = (str, int, float, bytes, type(None))
 _EXACT: Final = frozenset({*_VALUES, bool})
@@ -44,23 +42,16 @@ class RunEnd(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What one transaction of the scheduler changes.
+    """What one transaction of the scheduler changes."""
 
-    Attributes:
-        now_ms: The time, as all nodes count it.
-        ended: Runs that end now, as they were before, and how they end.
-        retried: Ids of those of them that get another attempt.
-        inserted: Runs that are inserted now, among them those that are skipped.
-        stopped: Jobs that are stopped since their schedule fails, with the error.
-        dispatched: Runs that are sent once this is written, with their jobs; an executor without an ``instance`` is not
-            one of xwheel's. Only observers that :class:`SeesDispatches` get these, and nothing else with them.
-    """
-
-    now_ms: int
-    ended: Sequence[tuple[Run, RunEnd]] = ()
-    retried: Collection[int] = frozenset()
-    inserted: Sequence[Run] = ()
+    now_ms: int  #: the time, as all nodes count it
+    ended: Sequence[tuple[Run, RunEnd]] = ()  #: runs that end now, as they were before, and how they end
+    retried: Collection[int] = frozenset()  #: ids of those of them that get another attempt
+    inserted: Sequence[Run] = ()  #: runs that are inserted now, among them those that are skipped
+    #: jobs that are stopped since their schedule fails, with the error
     stopped: Sequence[tuple[Job, str]] = ()
+    #: runs that are sent once this is written, with their jobs; an executor without an ``instance`` is not one of
+    #: xwheel's. Only observers that :class:`SeesDispatches` get these, and nothing else with them
     dispatched: Sequence[tuple[Run, Job]] = ()
 
 
@@ -72,12 +63,9 @@ class Observer(Protocol):
     It is asked while rows of runs are locked, on several threads at once: it answers from memory, in microseconds, and
     calls nothing. If it raises, or the database refuses its rows, the log names it, and the change is written without
     them.
-
-    Attributes:
-        name: The plugin's own name, with which the names of its tables begin.
     """
 
-    name: str
+    name: str  #: the plugin's own name, with which the names of its tables begin
 
     def refresh(self, database: PluginDatabase, now_ms: int) -> None:
         """Read what it must know before it is asked: before the first change of a process, then once a second."""
@@ -94,13 +82,18 @@ class Observer(Protocol):
 
 @runtime_checkable
 class SeesDispatches(Protocol):
-    """An observer that is also asked in the transaction after which runs are sent: each run passes it once.
+    """An observer that is also asked in the transaction after which runs are sent: each run passes it once."""
 
-    Attributes:
-        sees_dispatches: It must be there; what it is does not matter.
-    """
+    sees_dispatches: bool  #: it must be there; what it is does not matter
 
-    sees_dispatches: bool
+
+@runtime_checkable
+class SaysWhatChanged(Protocol):
+    """An observer that refreshes within a second of a change and each 30 s, not each second."""
+
+    #: a select of SQLAlchemy for a number that changes with what ``refresh`` reads. It is asked once a second, so an
+    #: index must answer it in microseconds
+    version: Any
 
 
 def check_rows(plugin: str, rows: object, tables: Collection[str] = ()) -> Rows:
@@ -115,20 +108,16 @@ def check_rows(plugin: str, rows: object, tables: Collection[str] = ()) -> Rows:
         is_text = isinstance(table, str)
         if not is_text or not (table == plugin or table.startswith(f"{plugin}_") or table in tables):
             raise PluginError(f"{plugin}: {str(table)[:60]!r} is none of its own tables")
-        made[table] = items = _plain(plugin, table, given)
+        if not isinstance(given, Sequence) or not all(isinstance(item, Mapping) for item in given):
+            raise PluginError(f"{plugin}: rows of {table} must be a sequence of mappings of column to value")
+        # content that is no longer in a plugin's hands
+        made[table] = items = [dict(item) for item in given]
         left -= len(items)
         if left < 0:
             raise PluginError(f"{plugin}: more than {MOST_ROWS} rows for one transaction")
         if items:
             _check_items(plugin, table, items)
     return made
-
-
-def _plain(plugin: str, table: str, given: object) -> list[dict[str, object]]:
-    """Return rows whose content is no longer in a plugin's hands."""
-    if not isinstance(given, Sequence) or not all(isinstance(item, Mapping) for item in given):
-        raise PluginError(f"{plugin}: rows of {table} must be a sequence of mappings of column to value")
-    return [dict(item) for item in given]
 
 
 def _check_items(plugin: str, table: str, items: Sequence[Mapping[str, object]]) -> None:

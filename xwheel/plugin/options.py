@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 FILE_SUFFIX: Final = "_file"
 MAX_SECRET_BYTES: Final = 65_536
 MASK: Final = "**********"
-_SECRET: Final = re.compile(
-    "password|passwd|secret|token|authorization|cookie|credential|api.?key", re.IGNORECASE
-)
+_SECRET: Final = re.compile("password|passwd|secret|token|authorization|cookie|credential|api.?key", re.IGNORECASE)
 # pydantic's words for what TOML calls otherwise
 _WORDS: Final = {
     "a valid string": "a text",
@@ -45,19 +43,13 @@ class PluginOptions(BaseModel):
     Fields are pydantic's, each with a description. A secret is a ``SecretStr``; next to ``password: SecretStr | None``
     a field ``password_file: Path | None = None`` lets operators name a file that holds it, which is read into
     ``password``. A nested table is another subclass of this.
-
-    Attributes:
-        required_secrets: Names of secrets of which one of both fields must be given.
     """
 
+    #: names of secrets of which one of both fields must be given
     required_secrets: ClassVar[tuple[str, ...]] = ()
 
     model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        allow_inf_nan=False,
-        hide_input_in_errors=True,
-        use_attribute_docstrings=True,
+        extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True, use_attribute_docstrings=True
     )
 
     @model_validator(mode="after")
@@ -85,14 +77,8 @@ _noted: ContextVar[dict[str, PluginOptions] | None] = ContextVar("xwheel_plugin_
 def read_options(config: Config, plugin: str, model: type[T]) -> T:
     """Return a plugin's options, checked; call it in the hook, so that a mistake stops the start.
 
-    Args:
-        config: What the hook was given.
-        plugin: The name of the plugin's entry point.
-        model: What its table may hold.
-
-    Raises:
-        ConfigError: A key is unknown, missing or not acceptable. The message names it and what is allowed, and never
-            holds the value.
+    ``plugin`` is the name of the plugin's entry point, ``model`` says what its table may hold. Raises ConfigError for a
+    key that is unknown, missing or not acceptable: the message names it and what is allowed, and never holds the value.
     """
     where = f"plugins.options.{plugin}"
     try:
@@ -152,7 +138,6 @@ def _explain(where: str, item: ErrorDetails, model: type[PluginOptions]) -> str:
 
 
 def _known(model: type[PluginOptions], loc: tuple[int | str, ...]) -> str:
-    """Return which keys the table has in which an unknown one stands."""
     owner: type[BaseModel] = model
     for part in loc[:-1]:
         field = owner.model_fields.get(str(part))

@@ -34,28 +34,23 @@ class Pages(Protocol):
 
     Those of most plugins are below ``/plugins/NAME/`` and add to the console what the default export of their module
     says: menu entries with pages, tiles of the dashboard, actions on rows, and the words for them in each language.
-
-    Attributes:
-        name: Unique among pages: small letters, digits and dashes.
-        folder: Path of the folder with the files; those in its folders too. Only known kinds of files are served, and
-            none whose name begins with a dot.
-        at_root: Whether the files are served at ``/``, which one plugin may do: it is the console.
-        module: Path in the folder of the ES module that says what is added to the console; empty for none.
     """
 
-    name: str
+    name: str  #: unique among pages: small letters, digits and dashes
+    #: path of the folder with the files; those in its folders too. Only known kinds of files are served, and none whose
+    #: name begins with a dot
     folder: str
+    #: whether the files are served at ``/``, which one plugin may do: it is the console
     at_root: bool = False
+    #: path in the folder of the ES module that says what is added to the console; empty for none
     module: str = ""
 
 
 def find_files(pages: Pages) -> dict[str, Path]:
     """Return what is served of a plugin, once that can be: path in its folder, with slashes, to the file."""
     what = f"pages {pages.name}"
-    require(
-        _NAME.fullmatch(pages.name) is not None,
-        f"{what}: a name of pages has small letters, digits and dashes only",
-    )
+    is_name = _NAME.fullmatch(pages.name) is not None
+    require(is_name, f"{what}: a name of pages has small letters, digits and dashes only")
     folder = Path(pages.folder)
     is_there = folder.is_absolute() and folder.is_dir()
     require(is_there, f"{what}: folder must be the absolute path of a folder, not {folder}")
@@ -66,9 +61,8 @@ def find_files(pages: Pages) -> dict[str, Path]:
         if file.suffix in MEDIA_TYPES and _PATH.fullmatch(path) and file.is_file():
             is_inside = file.resolve().is_relative_to(root)
             require(is_inside, f"{what}: {path} is a link to a file outside of {folder}")
-            require(
-                file.stat().st_size <= MOST_BYTES, f"{what}: {path} is larger than {MOST_BYTES >> 20} MiB"
-            )
+            is_small = file.stat().st_size <= MOST_BYTES
+            require(is_small, f"{what}: {path} is larger than {MOST_BYTES >> 20} MiB")
             found[path] = file
     require(len(found) <= MOST_FILES, f"{what}: {len(found)} files; {MOST_FILES} are the most")
     for path in (pages.module, INDEX if pages.at_root else ""):

@@ -1,4 +1,4 @@
-"""Ask plugins between the attempts of a transaction and never inside it: the answers are the same each time."""
+"""Ask plugins and executors between the attempts of a transaction, never inside: the answers are the same each time."""
 
 from __future__ import annotations
 
@@ -14,28 +14,19 @@ T_co = TypeVar("T_co", covariant=True)
 
 ATTEMPTS: Final = 6
 
+_Answer = tuple[object, Exception | None]
+
 
 class PluginQuestion(NamedTuple, Generic[T_co]):
-    """A question to a plugin.
-
-    Attributes:
-        name: Whose code it calls, such as ``schedule type CRON``.
-        is_trusted: It may be called at once; others on a thread that can be left behind.
-        call: Calls it.
-    """
+    """A question to code such as ``schedule type CRON``: called at once if it is trusted, or else on another thread."""
 
     name: str
     is_trusted: bool
     call: Callable[[], T_co]
 
 
-class _PluginAnswer(NamedTuple):
-    value: object
-    error: Exception | None
-
-
 class _MissingAnswersError(BaseException):
-    """A transaction needs answers that are not there; no handler for errors of plugins may catch it."""
+    """A transaction needs answers to these questions; no handler for errors of plugins may catch it."""
 
     def __init__(self, questions: Mapping[Hashable, PluginQuestion[object]]) -> None:
         super().__init__()
@@ -55,12 +46,10 @@ class PluginQuestions:
     def around(self, transact: Callable[[], T]) -> T:
         """Return what a transaction returns; one that needs an answer is given up, and done again with it.
 
-        ``transact`` runs it from its begin to its end, and has no effect if it raises.
-
-        Raises:
-            StorageError: Each attempt needed other answers than the one before.
+        ``transact`` runs it from its begin to its end, and has no effect if it raises. Raises StorageError if each
+        attempt needed other answers than the one before.
         """
-        answers: dict[Hashable, _PluginAnswer] = {}
+        answers: dict[Hashable, _Answer] = {}
         for _ in range(ATTEMPTS):
             self._local.answers = answers
             try:
@@ -79,25 +68,29 @@ class PluginQuestions:
         if answers is None:
             return self._now(question)
         self.need({key: question})
-        answer: _PluginAnswer = answers[key]
-        if answer.error is not None:
-            raise answer.error
-        return cast(T, answer.value)
+        value, error = answers[key]
+        if error is not None:
+            raise error
+        return cast(T, value)
+
+    def answered(self, key: Hashable) -> object:
+        """Return what was answered before an earlier attempt, or None; what raised is no answer."""
+        answers = getattr(self._local, "answers", None)
+        return None if answers is None else answers.get(key, (None,))[0]
 
     def need(self, questions: Mapping[Hashable, PluginQuestion[object]]) -> None:
         """Have many questions answered at once, ahead of :meth:`ask`."""
         answers = getattr(self._local, "answers", None)
         if answers is None:
             return
-        missing = {key: question for key, question in questions.items() if key not in answers}
-        if missing:
+        if missing := {key: question for key, question in questions.items() if key not in answers}:
             raise _MissingAnswersError(missing)
 
-    def _try(self, question: PluginQuestion[object]) -> _PluginAnswer:
+    def _try(self, question: PluginQuestion[object]) -> _Answer:
         try:
-            return _PluginAnswer(self._now(question), None)
+            return self._now(question), None
         except Exception as error:  # raised inside the transaction, where it is asked
-            return _PluginAnswer(None, error)
+            return None, error
 
     def _now(self, question: PluginQuestion[T]) -> T:
         if question.is_trusted:

@@ -14,25 +14,15 @@ from xwheel.plugin.observers import Rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedCall:
-    """A call that was refused.
+    """A call that was refused."""
 
-    Attributes:
-        listener: Who refused it: ``api`` or ``executor-api``.
-        actor: Who called, as far as that is known.
-        address: Where the call came from.
-        route: What it wanted, the same for all objects.
-        path: What it wanted, this one.
-        told: What it was told.
-        at_ms: When.
-    """
-
-    listener: str
-    actor: Actor
-    address: str
-    route: str
-    path: str
-    told: str
-    at_ms: int
+    listener: str  #: who refused it: ``api`` or ``executor-api``
+    actor: Actor  #: who called, as far as that is known
+    address: str  #: where the call came from
+    route: str  #: what it wanted, the same for all objects
+    path: str  #: what it wanted, this one
+    told: str  #: what it was told
+    at_ms: int  #: when
 
 
 @runtime_checkable
@@ -44,11 +34,8 @@ class Book(Protocol):
 
         It is asked while rows of jobs are locked, on several threads at once: it answers from memory, and calls
         nothing. If it raises, returns what are no such rows, or the database refuses them, nothing is done: the
-        transaction is given up, and the caller is told that it could not be recorded.
-
-        Args:
-            deeds: At least one.
-            now_ms: The time of those that name none.
+        transaction is given up, and the caller is told that it could not be recorded. There is at least one deed;
+        ``now_ms`` is the time of those that name none.
         """
 
 
@@ -66,12 +53,9 @@ class Recorder(Protocol):
 
     Without one nothing is recorded. What it writes are rows of its tables (see :class:`Tables`), which the core inserts
     in the transaction of what they record, one statement a table.
-
-    Attributes:
-        name: The plugin's own name.
     """
 
-    name: str
+    name: str  #: the plugin's own name
 
     def open(self, database: PluginDatabase) -> Book:
         """Return the record in a database, once it is known what rows need; called when a process starts.

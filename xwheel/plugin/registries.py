@@ -30,13 +30,10 @@ def _all_hints() -> Sequence[Mapping[str, Mapping[str, str]]]:
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Objects of one kind by name; a look-up is one dict access.
+    """Objects of one kind, such as ``router``, by name; a look-up is one dict access.
 
-    Args:
-        kind: What the objects are, for messages: ``router``.
-        objects: The objects by name.
-        owners: Which distribution and entry point brought each name.
-        trusted: Names that a distribution brought which ``plugins.trusted`` names.
+    ``owners`` says which distribution and entry point brought each name, ``trusted`` has the names that distributions
+    brought which ``plugins.trusted`` names.
     """
 
     def __init__(

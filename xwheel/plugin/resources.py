@@ -18,48 +18,31 @@ from xwheel.plugin.validation import require
 F = TypeVar("F", bound=Callable[..., None])
 
 MOST_RESOURCES: Final = 200
-OPERATION: Final = "operation"
-"""Under which attribute of a responder its :class:`Operation` is."""
-
+OPERATION: Final = "operation"  # under which attribute of a responder its :class:`Operation` is
 _PATH: Final = re.compile(r"(/([a-z0-9][a-z0-9._-]*|\{[a-z][a-z0-9_]*(:id)?\}))+")
 
-Methods = Mapping[str, "Need"]
-"""HTTP method to what it needs."""
+Methods = Mapping[str, "Need"]  # HTTP method to what it needs
 
 
 class Of(StrEnum):
     """Where a caller must have the permission."""
 
-    ANYONE = "anyone"
-    """The route is public."""
-
-    CALLER = "caller"
-    """Anyone who is known may call, about themselves."""
-
-    SOME = "some group"
-    """In one group at least; the route shows and changes nothing of others."""
-
-    ALL = "all groups"
-    """In all groups: what belongs to no group, or to all."""
-
-    GROUP = "the group"
-    """In the group that the path names."""
-
+    ANYONE = "anyone"  #: the route is public
+    CALLER = "caller"  #: anyone who is known may call, about themselves
+    SOME = "some group"  #: in one group at least; the route shows and changes nothing of others
+    ALL = "all groups"  #: in all groups: what belongs to no group, or to all
+    GROUP = "the group"  #: in the group that the path names
     JOB = "the job's group"
     RUN = "the run's group"
 
 
 @dataclass(frozen=True, slots=True)
 class OfObject:
-    """In the group of an object of the plugin's that the path names.
+    """In the group of an object of the plugin's that the path names."""
 
-    Attributes:
-        words: What the OpenAPI document says: ``the rule's group``.
-        find: Called with a connection for reading and the fields of the path; returns the kind of object, its key, both
-            for messages, and its group's id (None for all groups), or raises ``NotFoundError``.
-    """
-
-    words: str
+    words: str  #: what the OpenAPI document says: ``the rule's group``
+    #: called with a connection for reading and the fields of the path; returns the kind of object, its key, both for
+    #: messages, and its group's id (None for all groups), or raises ``NotFoundError``
     find: Callable[[Any, Mapping[str, Any]], tuple[str, object, int | None]] = field(compare=False)
 
     def __str__(self) -> str:
@@ -68,16 +51,11 @@ class OfObject:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a method of a route needs.
+    """What a method of a route needs."""
 
-    Attributes:
-        permission: What it takes; None for nothing.
-        of: Where.
-        group_token: A token of a group opens it too; the route checks that it is about that group.
-    """
-
-    permission: Permission | None
-    of: Of | OfObject
+    permission: Permission | None  #: what it takes; None for nothing
+    of: Of | OfObject  #: where
+    #: a token of a group opens it too; the route checks that it is about that group
     group_token: bool = False
 
     def __str__(self) -> str:
@@ -95,27 +73,20 @@ class Operation:
     A message may say more of itself in class variables: ``EXAMPLE``, a JSON value; ``EITHER``, sets of fields of which
     one is needed, and no field of another; ``IS_CHANGE``, that one field besides ``revision`` is needed. A view says in
     ``LINK`` which field of it is which field of paths.
-
-    Attributes:
-        answers: The message of each good answer by its status; None for an empty one.
-        body: The message that is sent; ``dict`` for a table whose keys are checked elsewhere, None for no body.
-        is_body_optional: An empty body counts as a message without fields.
-        query: The message of the query; None if there is none.
-        headers: Names of the request's headers that matter: ``If-Match``, ``Idempotency-Key``.
-        problems: Kinds of failure besides those that every route shares.
-        media: Content type of good answers.
-        is_open: It may answer with any good status, and with failures of its own.
     """
 
+    #: the message of each good answer by its status; None for an empty one
     answers: Mapping[int, type[msgspec.Struct] | None]
     _: KW_ONLY
+    #: the message that is sent; ``dict`` for a table whose keys are checked elsewhere, None for no body
     body: type[Any] | None = None
-    is_body_optional: bool = False
-    query: type[msgspec.Struct] | None = None
+    is_body_optional: bool = False  #: an empty body counts as a message without fields
+    query: type[msgspec.Struct] | None = None  #: the message of the query; None if there is none
+    #: names of the request's headers that matter: ``If-Match``, ``Idempotency-Key``
     headers: Sequence[str] = ()
-    problems: Sequence[str] = ()
-    media: str = "application/json"
-    is_open: bool = False
+    problems: Sequence[str] = ()  #: kinds of failure besides those that every route shares
+    media: str = "application/json"  #: content type of good answers
+    is_open: bool = False  #: it may answer with any good status, and with failures of its own
 
     def __call__(self, responder: F) -> F:
         """Note this on a responder."""
@@ -125,22 +96,18 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class ResourceRoute:
-    """A resource at a path.
+    """A resource at a path."""
 
-    Attributes:
-        path: Below ``/api/v1``: ``/alarms/rules/{rule_id:id}``. A field takes one part of a path; with ``:id`` only a
-            whole number from 1 on.
-        resource: A resource of Falcon. Each responder has an :class:`Operation` and a docstring, of which the OpenAPI
-            document is made.
-        needs: What each of its methods needs; a method that is missing here, or that the resource lacks, is refused.
-        suffix: Falcon's, for responders such as ``on_get_csv``.
-        at_root: The path is the whole one, such as that of a page for people; it does not begin with ``/api``.
-    """
-
+    #: below ``/api/v1``: ``/toys/{toy_id:id}``. A field takes one part of a path; with ``:id`` only a whole number from
+    #: 1 on
     path: str
+    #: a resource of Falcon. Each responder has an :class:`Operation` and a docstring, of which the OpenAPI document is
+    #: made
     resource: object
+    #: what each of its methods needs; a method that is missing here, or that the resource lacks, is refused
     needs: Methods
-    suffix: str | None = None
+    suffix: str | None = None  #: Falcon's, for responders such as ``on_get_csv``
+    #: the path is the whole one, such as that of a page for people; it does not begin with ``/api``
     at_root: bool = False
 
 
@@ -152,14 +119,11 @@ class Resources(Protocol):
     first parts, answer piece by piece. xwheel signs callers in and checks what each method needs before a responder is
     entered. What a responder raises is answered as from a resource of the core. Large answers are compressed for who
     takes them so, unless the responder sets ``resp.context.as_is``.
-
-    Attributes:
-        name: Unique among plugins' resources; by it loops are named.
-        chapters: First part of a path to the sentence that the OpenAPI document says of it; for those that the core
-            does not describe.
     """
 
-    name: str
+    name: str  #: unique among plugins' resources; by it loops are named
+    #: first part of a path to the sentence that the OpenAPI document says of it; for those that the core does not
+    #: describe
     chapters: Mapping[str, str] = MappingProxyType({})
 
     def resources(self, site: PluginSite) -> Sequence[ResourceRoute]:
@@ -181,9 +145,8 @@ def read_resources(item: Resources, site: PluginSite) -> Sequence[ResourceRoute]
         is_route = isinstance(route, ResourceRoute)
         require(is_route, f"{what}: resources() must return objects of ResourceRoute")
         is_path = isinstance(route.path, str) and _PATH.fullmatch(route.path) is not None
-        require(
-            is_path, f"{what}: {str(route.path)[:80]!r} is no path: write such as /things/{{thing_id:id}}"
-        )
+        shown = str(route.path)[:80]
+        require(is_path, f"{what}: {shown!r} is no path: write such as /things/{{thing_id:id}}")
         has_needs = all(isinstance(need, Need) for need in route.needs.values())
         require(has_needs, f"{what}: {route.path} must say by method what it needs, as a Need")
         is_under_api = route.at_root and route.path.split("/")[1] == "api"

@@ -42,61 +42,37 @@ _HEADERS: Final = frozenset({"Location", "ETag", "Cache-Control", "Retry-After"}
 class RouteScope(StrEnum):
     """Where a caller must have the permission of a route."""
 
-    SOME = "some group"
-    """In one group at least; the plugin shows and changes nothing of others."""
-
+    SOME = "some group"  #: in one group at least; the plugin shows and changes nothing of others
     ALL = "all groups"
-    GROUP = "the group"
-    """In the group whose id is the field ``group_id`` of the path."""
-
-    JOB = "the job's group"
-    """The job's id is the field ``job_id`` of the path."""
-
-    RUN = "the run's group"
-    """The run's id is the field ``run_id`` of the path."""
+    GROUP = "the group"  #: in the group whose id is the field ``group_id`` of the path
+    JOB = "the job's group"  #: the job's id is the field ``job_id`` of the path
+    RUN = "the run's group"  #: the run's id is the field ``run_id`` of the path
 
 
 _SCOPE_FIELDS: Final = {RouteScope.GROUP: "group_id", RouteScope.JOB: "job_id", RouteScope.RUN: "run_id"}
 
 
 class RouteRefusedError(XwheelError):
-    """A call that a plugin refuses; becomes a problem document.
-
-    Attributes:
-        status: HTTP status, from 400 to 599.
-        reason: A stable word for programs, of small letters, digits and underscores.
-        field: The field, parameter or header at fault, or empty.
-        facts: What else programs may want to know; JSON.
-    """
+    """A call that a plugin refuses; becomes a problem document."""
 
     def __init__(
-        self,
-        status: int,
-        reason: str,
-        detail: str,
-        *,
-        field: str = "",
-        facts: Mapping[str, object] | None = None,
+        self, status: int, reason: str, detail: str, *, field: str = "", facts: Mapping[str, object] | None = None
     ) -> None:
         super().__init__(detail)
         if not LOWEST_PROBLEM <= status <= HIGHEST_PROBLEM:
             raise ValueError(f"status must be from {LOWEST_PROBLEM} to {HIGHEST_PROBLEM}, not {status}")
         if not _REASON.fullmatch(reason):
             raise ValueError(f"reason must be 1 to 64 small letters, digits and underscores, not {reason!r}")
-        self.status = status
-        self.reason = reason
-        self.field = field
-        self.facts = dict(facts or {})
+        self.status = status  #: HTTP status, from 400 to 599
+        self.reason = reason  #: a stable word for programs, of small letters, digits and underscores
+        self.field = field  #: the field, parameter or header at fault, or empty
+        self.facts = dict(facts or {})  #: what else programs may want to know; JSON
 
 
 class CallBody(Protocol):
-    """The body of a call, read piece by piece.
+    """The body of a call, read piece by piece."""
 
-    Attributes:
-        length: Bytes that the caller announced; None if it did not.
-    """
-
-    length: int | None
+    length: int | None  #: bytes that the caller announced; None if it did not
 
     def read(self, size: int = PIECE) -> bytes:
         """Return up to this many bytes more; nothing at the end.
@@ -108,22 +84,14 @@ class CallBody(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteCall:
-    """One call of a route.
+    """One call of a route."""
 
-    Attributes:
-        path: The fields of the route's path; those with ``:id`` are numbers.
-        query: The parameters of the query; of a repeated one the last.
-        headers: By name in small letters.
-        body: The body; empty for a ``GET``.
-        actor: Who calls, with their grants; the node itself for an executor.
-        group_id: Of an executor, the group whose secret it showed; None for the shared token, and for people.
-    """
-
-    path: Mapping[str, Any]
-    query: Mapping[str, str]
-    headers: Mapping[str, str]
-    body: CallBody
-    actor: Actor
+    path: Mapping[str, Any]  #: the fields of the route's path; those with ``:id`` are numbers
+    query: Mapping[str, str]  #: the parameters of the query; of a repeated one the last
+    headers: Mapping[str, str]  #: by name in small letters
+    body: CallBody  #: the body; empty for a ``GET``
+    actor: Actor  #: who calls, with their grants; the node itself for an executor
+    #: of an executor, the group whose secret it showed; None for the shared token, and for people
     group_id: int | None = None
 
     def json(self, most: int = MOST_JSON_BYTES) -> dict[str, Any]:
@@ -133,12 +101,11 @@ class RouteCall:
             RouteRefusedError: It is too large, or no JSON.
             FieldError: It is no object.
         """
-        pieces: list[bytes] = []
+        content = bytearray()
         while piece := self.body.read():
-            pieces.append(piece)
-            if sum(map(len, pieces)) > most:
+            content += piece
+            if len(content) > most:
                 raise RouteRefusedError(413, "body_too_large", f"the body may have at most {most} bytes")
-        content = b"".join(pieces)
         try:
             found = msgspec.json.decode(content) if content else {}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -150,32 +117,20 @@ class RouteCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteReply:
-    """What a route answers: JSON, bytes, or a file, which is sent without being held in memory.
+    """What a route answers: JSON, bytes, or a file, which is sent without being held in memory."""
 
-    Attributes:
-        status: HTTP status, from 200 to 299.
-        value: What is sent as JSON, if there is neither ``data`` nor ``file``; None for no content.
-        data: Bytes that are sent as they are.
-        file: Path of a file; callers may ask for a range of it.
-        media_type: Of ``data`` and ``file``.
-        file_name: Under which browsers keep the file; empty for none.
-        headers: ``Location``, ``ETag``, ``Cache-Control`` or ``Retry-After``.
-    """
-
-    status: int = 200
+    status: int = 200  #: HTTP status, from 200 to 299
+    #: what is sent as JSON, if there is neither ``data`` nor ``file``; None for no content
     value: object = None
-    data: bytes | None = None
-    file: Path | None = None
-    media_type: str = "application/octet-stream"
-    file_name: str = ""
+    data: bytes | None = None  #: bytes that are sent as they are
+    file: Path | None = None  #: path of a file; callers may ask for a range of it
+    media_type: str = "application/octet-stream"  #: of ``data`` and ``file``
+    file_name: str = ""  #: under which browsers keep the file; empty for none
+    #: ``Location``, ``ETag``, ``Cache-Control`` or ``Retry-After``
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Refuse what cannot be sent.
-
-        Raises:
-            ValueError: It says what is wrong.
-        """
+        """Refuse what cannot be sent; raises ValueError, which says what is wrong."""
         if type(self.status) is not int or not 200 <= self.status <= 299:  # noqa: PLR2004 - HTTP's good ones
             raise ValueError(f"status must be from 200 to 299, not {self.status!r}")
         texts = [self.media_type, self.file_name, *self.headers, *self.headers.values()]
@@ -187,29 +142,22 @@ class RouteReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One method of one path.
+    """One method of one path."""
 
-    Attributes:
-        method: ``GET``, ``POST``, ``PUT``, ``PATCH`` or ``DELETE``.
-        path: Below ``/api/v1/NAME``: empty, or such as ``/{package_id:id}/file``. A field takes one part of a path;
-            with ``:id`` only a whole number from 1 on.
-        answer: Answers a call; on several threads at once.
-        summary: One sentence for the OpenAPI document.
-        permission: What people and programs need. A route with neither this nor ``for_executors`` is refused.
-        scope: Where they need it.
-        for_executors: It is served by the executor API instead, to executors, which show their group's secret or the
-            token that all share.
-        max_body_bytes: Larger bodies are refused; None for the setting ``api.max_body_bytes``. What is over that one is
-            taken only from callers who have the permission.
-    """
-
-    method: str
+    method: str  #: ``GET``, ``POST``, ``PUT``, ``PATCH`` or ``DELETE``
+    #: below ``/api/v1/NAME``: empty, or such as ``/{package_id:id}/file``. A field takes one part of a path; with
+    #: ``:id`` only a whole number from 1 on
     path: str
-    answer: Callable[[RouteCall], RouteReply]
-    summary: str
+    answer: Callable[[RouteCall], RouteReply]  #: answers a call; on several threads at once
+    summary: str  #: one sentence for the OpenAPI document
+    #: what people and programs need. A route with neither this nor ``for_executors`` is refused
     permission: Permission | None = None
-    scope: RouteScope = RouteScope.SOME
+    scope: RouteScope = RouteScope.SOME  #: where they need it
+    #: it is served by the executor API instead, to executors, which show their group's secret or the token that all
+    #: share
     for_executors: bool = False
+    #: larger bodies are refused; None for the setting ``api.max_body_bytes``. What is over that one is taken only from
+    #: callers who have the permission
     max_body_bytes: int | None = None
 
 
@@ -226,20 +174,12 @@ class PluginJobs(Protocol):
         """Return the job of a group that has exactly this name, or None."""
 
     def create(
-        self,
-        values: Mapping[str, object],
-        *,
-        unique: bool = True,
-        author: str | None = None,
-        remark: str | None = None,
+        self, values: Mapping[str, object], *, unique: bool = True, author: str | None = None, remark: str | None = None
     ) -> dict[str, Any]:
         """Create a job from the fields of ``POST /api/v1/jobs``.
 
-        Args:
-            values: The fields.
-            unique: Refuse a name that another job of the group has.
-            author: Who wrote the source, if it has one; None for the caller.
-            remark: A word on the source.
+        Unless ``unique`` is false, a name that another job of the group has is refused. If it has a source, ``author``
+        says who wrote that, None for the caller, and ``remark`` is a word on it.
         """
 
     def change(
@@ -253,12 +193,8 @@ class PluginJobs(Protocol):
     def restore(self, job_id: int, revision: int, *, seen: int | None = None) -> dict[str, Any]:
         """Change a job to be as it was at a revision, its source included; it stays started or stopped as it is.
 
-        Args:
-            job_id: The job.
-            revision: The one that is wanted again.
-            seen: Only if the job is at this revision.
+        With ``seen`` it is changed only if it is at that revision.
         """
-        ...
 
     def start(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
         """Let a job fire by its schedule; nothing changes if it does."""
@@ -287,17 +223,12 @@ class PluginJobs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PluginGroup:
-    """An executor group.
+    """An executor group."""
 
-    Attributes:
-        id: Its id, which no later group has again.
-        app_name: Its app name.
-        has_secret: Whether it has an executor secret of its own, be it expired: the token that all executors share
-            stands for groups without one.
-    """
-
-    id: int
-    app_name: str
+    id: int  #: its id, which no later group has again
+    app_name: str  #: its app name
+    #: whether it has an executor secret of its own, be it expired: the token that all executors share stands for groups
+    #: without one
     has_secret: bool
 
 
@@ -363,6 +294,8 @@ class RecordsDeeds(Protocol):
         ``before`` and ``after`` are mappings or records; what differs between them is shown. A call that changes
         something and records nothing is recorded with its method and path alone.
         """
+        deed = Deed(action=action, kind=kind, object_id=object_id, group_id=group_id, before=before, after=after)
+        self.record_many(conn, [deed])
 
     def record_many(self, conn: Any, deeds: Sequence[Deed]) -> None:
         """Record what is done to many objects, each by its actor."""
@@ -405,26 +338,19 @@ class PluginSite(RecordsDeeds, Protocol):
         """
 
     def registered(self, hook: str) -> Mapping[str, Any]:
-        """Return by name what plugins registered for a hook, such as ``xwheel_register_alarms``.
-
-        Raises:
-            KeyError: The name is that of no hook.
-        """
+        """Return by name what plugins registered for a hook; raises KeyError if the name is that of no hook."""
 
     def offering(self, contract: type[T]) -> Sequence[T]:
         """Return the routes and resources of plugins, this one's too, that can do what a contract says, by name.
 
-        Args:
-            contract: A protocol that can be checked at run time; what there is is known once all plugins are loaded, so
-                ask when a call is answered or in a step.
+        The contract is a protocol that can be checked at run time. What there is is known once all plugins are loaded,
+        so ask when a call is answered or in a step.
         """
 
     def forget_tokens(self) -> None:
         """Let tokens that the plugin changed count in this process at once; in others they do within a second."""
 
-    def need(
-        self, permission: Permission, group_id: int | None = None, kind: str = "object", key: object = ""
-    ) -> None:
+    def need(self, permission: Permission, group_id: int | None = None, kind: str = "object", key: object = "") -> None:
         """Make sure that the caller has a permission in a group; None for all groups.
 
         Raises:
@@ -439,12 +365,9 @@ class Routes(Protocol):
     xwheel signs callers in, checks what each route needs before the plugin is called, limits bodies and calls under
     way, and writes what was refused into the audit. What a route raises is a problem document: errors of xwheel's with
     their own statuses, anything else with status 500 and a number under which the log has the details.
-
-    Attributes:
-        name: The first part of the paths: small letters, digits and dashes; none that xwheel has itself.
     """
 
-    name: str
+    name: str  #: the first part of the paths: small letters, digits and dashes; none that xwheel has itself
 
     def routes(self, site: PluginSite) -> Sequence[Route]:
         """Return the routes; called once when a node starts, with what they work with. It does no I/O."""
@@ -470,13 +393,20 @@ class WorksAlong(Protocol):
 
 @runtime_checkable
 class WokenUp(Protocol):
-    """A plugin that works along and is not to wait for the end of what its last step returned.
+    """A plugin that works along and is not to wait for the end of what its last step returned."""
 
-    Attributes:
-        wakeup: Set by the plugin, from any thread, to begin the next step at once; xwheel clears it before each step.
-    """
-
+    #: set by the plugin, from any thread, to begin the next step at once; xwheel clears it before each step
     wakeup: threading.Event
+
+
+@runtime_checkable
+class SaysWhenDue(Protocol):
+    """A plugin that works along and may wait long: it is woken when its rows say that something is due."""
+
+    #: a select of SQLAlchemy for the epoch milliseconds from which a step has something to do, NULL or no row for
+    #: nothing. It is asked once a second, so an index must answer it in microseconds, and a step begins each time that
+    #: they have come. While it cannot be asked, no wait is longer than a second
+    due: Any
 
 
 def check_routes_name(item: Routes) -> None:
@@ -488,9 +418,8 @@ def check_routes_name(item: Routes) -> None:
 def read_routes(item: Routes, site: PluginSite) -> Sequence[Route]:
     """Return the routes of a plugin, once they are known to be such, each once and saying who may call it."""
     what, found = f"routes {item.name}", tuple(item.routes(site))
-    require(
-        0 < len(found) <= MOST_ROUTES, f"{what}: {len(found)} routes; from 1 to {MOST_ROUTES} are allowed"
-    )
+    is_fit = 0 < len(found) <= MOST_ROUTES
+    require(is_fit, f"{what}: {len(found)} routes; from 1 to {MOST_ROUTES} are allowed")
     seen: set[tuple[bool, str, str]] = set()
     for route in found:
         require(isinstance(route, Route), f"{what}: routes() must return objects of Route")
@@ -503,7 +432,6 @@ def read_routes(item: Routes, site: PluginSite) -> Sequence[Route]:
 
 
 def _fault(route: Route) -> str:
-    """Return what is wrong with a route, or nothing."""
     path, most, wanted = route.path, route.max_body_bytes, _SCOPE_FIELDS.get(route.scope)
     names = [found[0] for found in _FIELD.findall(str(path))]
     is_path = isinstance(path, str) and _PATH.fullmatch(path) is not None and len(set(names)) == len(names)
@@ -516,8 +444,7 @@ def _fault(route: Route) -> str:
         "has no summary": isinstance(route.summary, str) and bool(route.summary.strip()),
         "does not say who may call it: give it a permission, or for_executors": is_for_some,
         "is for executors and for people: make two": not (route.for_executors and route.permission),
-        f"may have a body of 0 to {MOST_BODY_BYTES} bytes": most is None
-        or is_number(most, 0, MOST_BODY_BYTES),
+        f"may have a body of 0 to {MOST_BODY_BYTES} bytes": most is None or is_number(most, 0, MOST_BODY_BYTES),
         f"needs {{{wanted}:id}} in its path, for its scope": has_field,
     }
     return next((words for words, holds in checks.items() if not holds), "")

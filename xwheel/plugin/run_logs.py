@@ -10,23 +10,14 @@ from xwheel.wire.messages import LogData, LogPart, LogReceipt
 
 
 class LogText(NamedTuple):
-    """A piece of a log.
+    """A piece of a log."""
 
-    Args:
-        from_line: Number of its first line.
-        next_line: Where the next piece begins.
-        content: The lines, each with a line feed at its end.
-        is_end: Whether nothing will follow.
-        place: ``store`` or ``executor``; empty if there was nothing to read.
-        note: Why lines may be missing, or empty.
-    """
-
-    from_line: int
-    next_line: int
-    content: str
-    is_end: bool
-    place: str = ""
-    note: str = ""
+    from_line: int  #: number of its first line
+    next_line: int  #: where the next piece begins
+    content: str  #: the lines, each with a line feed at its end
+    is_end: bool  #: whether nothing will follow
+    place: str = ""  #: ``store`` or ``executor``; empty if there was nothing to read
+    note: str = ""  #: why lines may be missing, or empty
 
 
 @runtime_checkable
@@ -54,9 +45,7 @@ class TakesLogs(Protocol):
     def wants_logs(self) -> bool:
         """Return whether executors shall ship, from memory: the answer to each beat says so."""
 
-    def take_logs(
-        self, instance: str, parts: Sequence[LogPart], group_id: int | None
-    ) -> Sequence[LogReceipt]:
+    def take_logs(self, instance: str, parts: Sequence[LogPart], group_id: int | None) -> Sequence[LogReceipt]:
         """Keep parts of logs; return for each run how far its log is there.
 
         Args:
@@ -70,17 +59,11 @@ class TakesLogs(Protocol):
 
 
 class LogAnswer(NamedTuple):
-    """What came back from a question for lines of a log.
+    """What came back from a question for lines of a log."""
 
-    Args:
-        run_id: The run.
-        data: The lines; None if there is no usable answer.
-        error: Why there is none, or empty.
-    """
-
-    run_id: int
-    data: LogData | None
-    error: str = ""
+    run_id: int  #: the run
+    data: LogData | None  #: the lines; None if there is no usable answer
+    error: str = ""  #: why there is none, or empty
 
 
 class LogQuestions(Protocol):

@@ -30,15 +30,11 @@ _MIGRATION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step from one form of a plugin's tables to the next.
+    """One step from one form of a plugin's tables to the next."""
 
-    Attributes:
-        name: Unique among the plugin's migrations and never changed: databases remember it.
-        apply: Called with a connection of SQLAlchemy, inside a transaction of the one process that changes the schema.
-            MariaDB keeps what was done before a failure, so it must be able to begin again: it makes what is not there.
-    """
-
-    name: str
+    name: str  #: unique among the plugin's migrations and never changed: databases remember it
+    #: called with a connection of SQLAlchemy, inside a transaction of the one process that changes the schema. MariaDB
+    #: keeps what was done before a failure, so it must be able to begin again: it makes what is not there
     apply: Callable[[Any], None]
 
 
@@ -49,12 +45,10 @@ class Tables(Protocol):
     ``xwheel db upgrade`` applies the migrations that a database lacks, after those of xwheel itself, each in a
     transaction of its own; a node does so at its start with a database of SQLite that has none of them yet, and refuses
     any other database that lacks one. Texts compare by bytes on every server, as those of xwheel's tables do.
-
-    Attributes:
-        name: The plugin's own name; the names of its tables begin with it and an underscore, or are this name. A table
-            that an earlier version of xwheel had itself keeps its name: the first migration makes what is not there.
     """
 
+    #: the plugin's own name; the names of its tables begin with it and an underscore, or are this name. A table that an
+    #: earlier version of xwheel had itself keeps its name: the first migration makes what is not there
     name: str
 
     def migrations(self) -> Sequence[Migration]:
@@ -66,34 +60,19 @@ class Tables(Protocol):
 
 @runtime_checkable
 class RowsGoAlong(Protocol):
-    """Tables of a plugin with rows that are deleted with a job or a group, in the transaction that deletes that.
+    """Tables of a plugin with rows that are deleted with a job or a group, in the transaction that deletes that."""
 
-    Attributes:
-        of_jobs: Tables to their columns with the id of a job.
-        of_groups: Tables to their columns with the id of a group.
-    """
-
-    of_jobs: Mapping[str, str]
-    of_groups: Mapping[str, str]
+    of_jobs: Mapping[str, str]  #: tables to their columns with the id of a job
+    of_groups: Mapping[str, str]  #: tables to their columns with the id of a group
 
 
 class KnownTables:
-    """What a plugin's tables are, read once and checked.
-
-    Attributes:
-        name: The plugin's name.
-        prefix: What the names of its tables begin with.
-        migrations: In their order.
-        tables: Names of its tables.
-    """
+    """What a plugin's tables are, read once and checked; their names begin with ``prefix``, or are handed over."""
 
     def __init__(self, item: Tables) -> None:
         self.name = item.name
-        require(
-            _NAME.fullmatch(self.name) is not None,
-            f"tables {self.name[:40]}: a plugin with tables has a name of 1 to 30 small letters, digits and "
-            "underscores, a letter first",
-        )
+        words = "a plugin with tables has a name of 1 to 30 small letters, digits and underscores, a letter first"
+        require(_NAME.fullmatch(self.name) is not None, f"tables {self.name[:40]}: {words}")
         self.prefix = f"{self.name}_"
         self.migrations = tuple(item.migrations())
         self.tables = tuple(item.tables())
@@ -112,19 +91,15 @@ class KnownTables:
         require(holds, f"tables {self.name}: {words}")
 
     def _check_migrations(self) -> None:
-        count = len(self.migrations)
-        self._require(
-            0 < count <= MOST_MIGRATIONS, f"{count} migrations; from 1 to {MOST_MIGRATIONS} are allowed"
-        )
-        seen = set()
+        count, seen = len(self.migrations), set()
+        is_fit = 0 < count <= MOST_MIGRATIONS
+        self._require(is_fit, f"{count} migrations; from 1 to {MOST_MIGRATIONS} are allowed")
         for one in self.migrations:
             is_one = isinstance(one, Migration) and isinstance(one.name, str) and callable(one.apply)
             self._require(is_one, "migrations() must return objects of Migration")
-            self._require(
-                len(one.name) <= MAX_MIGRATION and _MIGRATION.fullmatch(one.name) is not None,
-                f"a migration's name has 1 to {MAX_MIGRATION} letters, digits, dots, dashes and underscores, not "
-                f"{one.name[:MAX_MIGRATION]!r}",
-            )
+            is_name = len(one.name) <= MAX_MIGRATION and _MIGRATION.fullmatch(one.name) is not None
+            words = f"a migration's name has 1 to {MAX_MIGRATION} letters, digits, dots, dashes and underscores, not"
+            self._require(is_name, f"{words} {one.name[:MAX_MIGRATION]!r}")
             self._require(one.name not in seen, f"two migrations are called {one.name}")
             seen.add(one.name)
 
@@ -133,11 +108,8 @@ class KnownTables:
         self._require(is_fit, f"tables() must return 1 to {MOST_TABLES} different names")
         for one in self.tables:
             fits = isinstance(one, str) and len(one) <= MAX_TABLE and _TABLE.fullmatch(one) is not None
-            self._require(
-                fits and self.owns(one),
-                f"a table's name begins with {self.prefix} and has at most {MAX_TABLE} small letters, digits and "
-                f"underscores, not {str(one)[:MAX_TABLE]!r}",
-            )
+            words = f"begins with {self.prefix} and has at most {MAX_TABLE} small letters, digits and underscores"
+            self._require(fits and self.owns(one), f"a table's name {words}, not {str(one)[:MAX_TABLE]!r}")
 
     def _check_columns(self, field: str, found: Mapping[str, str]) -> None:
         self._require(isinstance(found, Mapping), f"{field} must be a mapping of table to column")

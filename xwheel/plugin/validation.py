@@ -8,7 +8,6 @@ thread of :mod:`xwheel.runtime.foreign` besides.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from itertools import islice
@@ -27,13 +26,10 @@ T = TypeVar("T")
 LAST_MS: Final = 253_402_300_799_999
 """The last due time that is accepted: the end of the year 9999, beyond which no date can be shown."""
 
-NEAR_MS: Final = 10 * 366 * 86_400_000
-"""So near to it dates cannot be calculated with any more."""
-
+NEAR_MS: Final = 10 * 366 * 86_400_000  # so near to it dates cannot be calculated with any more
 TEXT_LENGTH: Final = 500
 SHOWN_LENGTH: Final = 60
 SHOWN_BITS: Final = 128
-LONGEST_WAIT_S: Final = 1e9
 
 
 def read_entries(group: str, read: Callable[[Any], T]) -> list[T]:
@@ -86,13 +82,10 @@ def error_words(error: BaseException) -> str:
     return text if len(text) <= TEXT_LENGTH else text[: TEXT_LENGTH - 3] + "..."
 
 
-def guarded(
-    what: str, call: Callable[[], T], *, allowed: type[XwheelError] | tuple[type[XwheelError], ...] = ()
-) -> T:
+def guarded(what: str, call: Callable[[], T], *, allowed: type[XwheelError] | tuple[type[XwheelError], ...] = ()) -> T:
     """Return what a call to a plugin, such as ``schedule type CRON``, returns; it may raise what is ``allowed``.
 
-    Raises:
-        PluginError: It raised anything else; ``SystemExit``, ``KeyboardInterrupt`` and ``GeneratorExit`` count too.
+    Anything else is a PluginError; ``SystemExit``, ``KeyboardInterrupt`` and ``GeneratorExit`` count too.
     """
     try:
         return call()
@@ -108,8 +101,7 @@ def reported_health(plugin: ReportsHealth) -> Sequence[PartHealth]:
     try:
         found = guarded(f"{name}: health()", lambda: tuple(plugin.health()))
         require(
-            all(isinstance(item, PartHealth) for item in found),
-            f"{name}: health() must return objects of PartHealth",
+            all(isinstance(item, PartHealth) for item in found), f"{name}: health() must return objects of PartHealth"
         )
     except PluginError as error:
         logger.warning("%s", error)
@@ -118,11 +110,7 @@ def reported_health(plugin: ReportsHealth) -> Sequence[PartHealth]:
 
 
 def log_text(plugin: ReadsLogs, read: Callable[[], LogText]) -> LogText:
-    """Return what a plugin read of a log.
-
-    Raises:
-        XwheelError: As the plugin says; ``LogStoreError`` if it raised anything else, or returned no such text.
-    """
+    """Return what a plugin read of a log; it may raise errors of ours, anything else is a LogStoreError."""
     what = f"logs of {name_of(plugin)}"
     try:
         found = guarded(what, read, allowed=XwheelError)
@@ -143,38 +131,27 @@ def wants_logs(plugin: TakesLogs) -> bool:
         return False
 
 
-def log_receipts(
-    plugin: TakesLogs, instance: str, parts: Sequence[LogPart], group_id: int | None
-) -> list[LogReceipt]:
-    """Return what a plugin answers to shipped parts of logs.
-
-    Raises:
-        LogStoreError: It raised that or anything else, or returned no receipts of these runs.
-    """
-    name = name_of(plugin)
+def log_receipts(plugin: TakesLogs, instance: str, parts: Sequence[LogPart], group_id: int | None) -> list[LogReceipt]:
+    """Return what a plugin answers to shipped parts of logs; all but receipts of these runs is a LogStoreError."""
+    what, asked = f"logs of {name_of(plugin)}", {part.run_id for part in parts}
     allowed = (LogStoreError, StorageError)
     try:
-        found = guarded(
-            f"logs of {name}", lambda: list(plugin.take_logs(instance, parts, group_id)), allowed=allowed
-        )
+        found = guarded(what, lambda: list(plugin.take_logs(instance, parts, group_id)), allowed=allowed)
+        are_fit = all(type(item) is LogReceipt and item.run_id in asked for item in found)
+        require(are_fit, f"{what}: take_logs() must return receipts of the runs that it was given")
     except LogStoreError:
         raise
     except PluginError as error:
         logger.error("%s", error)
         raise LogStoreError(str(error)) from error
-    asked = {part.run_id for part in parts}
-    if not all(type(item) is LogReceipt and item.run_id in asked for item in found):
-        logger.error("logs of %s: take_logs() must return receipts of the runs that it was given", name)
-        raise LogStoreError(f"logs of {name}: no receipts")
     return found
 
 
 def next_due(name: str, kind: ScheduleType, spec: ScheduleSpec, after_ms: int) -> int | None:
     """Return the first due time of a schedule after an instant, or None if there is none.
 
-    Raises:
-        ScheduleError: The schedule type refuses the configuration, or its next due time lies beyond the year 9999.
-        PluginError: It raised anything else, or returned what is no due time.
+    Raises ScheduleError if the schedule type refuses the configuration, or its next due time lies beyond the year 9999;
+    PluginError if it raised anything else, or returned what is no due time.
     """
     try:
         due_ms = kind.next_ms(spec, after_ms)
@@ -198,18 +175,15 @@ def _too_late(name: str) -> ScheduleError:
     return ScheduleError("schedule_conf", f"leads beyond the year 9999 (schedule type {name})")
 
 
-def chosen_executors(
-    chosen: object, known: Mapping[str, RegisteredExecutor]
-) -> tuple[RegisteredExecutor, ...]:
+def chosen_executors(chosen: object, known: Mapping[str, RegisteredExecutor]) -> tuple[RegisteredExecutor, ...]:
     """Return what a router chose, drawn from the executors that it was given.
 
     A sequence of any kind counts, read once and never further than there are executors. A copy that equals one of the
     executors stands for it, and so does its address. To read it may run the router's code, so this is called where
     that is; ``known`` has the executors by address.
 
-    Raises:
-        RouteError: It is no sequence, is empty, or holds what is none of the executors, or one of them twice; the
-            message follows the router's name.
+    Raises RouteError, whose message follows the router's name, if it is no sequence, is empty, or holds what is none of
+    the executors, or one of them twice.
     """
     if (type(chosen) is tuple or type(chosen) is list) and len(chosen) == 1:
         only = chosen[0]
@@ -239,16 +213,7 @@ def _address_of(item: object) -> str:
         return item.address
     if type(item) is str:
         return item
-    raise RouteError(
-        f"chose {_shown(item)}, which is no executor: choose from context.executors or context.addresses"
-    )
-
-
-def seconds(given: object) -> float | None:
-    """Return a plugin's number of seconds, or None if it is none."""
-    if type(given) not in (int, float) or not -LONGEST_WAIT_S <= given <= LONGEST_WAIT_S:  # type: ignore[operator]
-        return None
-    return float(given) if math.isfinite(given) else None  # type: ignore[arg-type]
+    raise RouteError(f"chose {_shown(item)}, which is no executor: choose from context.executors or context.addresses")
 
 
 def _shown(value: object) -> str:

@@ -39,10 +39,7 @@ class FileLock:
         self._handle = handle
 
     def release(self) -> None:
-        """Give the lock back; nothing happens if it is not held.
-
-        In a forked child it only closes the child's copy: the parent keeps the lock.
-        """
+        """Give the lock back, if it is held. A forked child closes its copy alone: the parent keeps the lock."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

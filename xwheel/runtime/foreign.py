@@ -18,14 +18,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MOST_HANGING: Final = 4
+# waits that make up a time limit. They are counted, not timed: a process that was frozen starts its limits again
 SLICES: Final = 20
-"""Waits that make up a time limit. They are counted, not timed: a process that was frozen starts its limits again."""
-
-IDLE_S: Final = 10.0
-"""A worker's thread ends after this long without work."""
-
-REMIND_MS: Final = 600_000
-"""A plugin that fails again and again is named in the log this often."""
+IDLE_S: Final = 10.0  # a worker's thread ends after this long without work
+REMIND_MS: Final = 600_000  # a plugin that fails again and again is named in the log this often
 
 
 def ends_in_time(work: Callable[[], object], seconds: float, thread: str) -> bool:
@@ -37,32 +33,22 @@ def ends_in_time(work: Callable[[], object], seconds: float, thread: str) -> boo
 
 
 class HangingError(PluginError):
-    """A plugin did not come back in time, or is not called since too many of its calls hang.
-
-    Attributes:
-        item: What it was asked about when it hung; None if it was not called.
-    """
+    """A plugin did not come back in time, or is not called since too many of its calls hang."""
 
     def __init__(self, message: str, item: object = None) -> None:
         super().__init__(message)
-        self.item = item
+        self.item = item  # what it was asked about when it hung; None if it was not called
 
 
 @dataclass(slots=True, eq=False)
 class PluginCall(Generic[T]):
-    """Work on a thread of its own, for one item after another.
-
-    Attributes:
-        item: What the plugin is asked about now.
-        is_over: No further item may be begun.
-        is_left: The thread was left behind.
-        done: Set once the work ended; then ``result`` or ``error`` is there.
-    """
+    """Work on a thread of its own, for one item after another."""
 
     name: str
-    item: object = None
-    is_over: bool = False
-    is_left: bool = False
+    item: object = None  # what the plugin is asked about now
+    is_over: bool = False  # no further item may be begun
+    is_left: bool = False  # the thread was left behind
+    # set once the work ended; then result or error is there
     done: threading.Event = field(default_factory=threading.Event)
     result: T | None = None
     error: BaseException | None = None
@@ -73,42 +59,31 @@ class PluginCall(Generic[T]):
         return not self.is_over
 
 
+@dataclass(slots=True, eq=False)
 class PluginThreads:
-    """Starts threads for calls of plugins, and counts those that hang.
+    """Starts threads for calls of plugins, and counts those that hang. Thread-safety: any thread."""
 
-    Thread-safety: all methods may be called from any thread.
-
-    Args:
-        timeout_s: How long a plugin may take for one item; may be infinite.
-        most_hanging: Threads of one plugin object that may be left behind; until one of them comes back it is not
-            called again.
-    """
-
-    def __init__(self, timeout_s: float, *, most_hanging: int = MOST_HANGING) -> None:
-        self.timeout_s = timeout_s
-        self.most_hanging = most_hanging
-        self._lock = threading.Lock()
-        self._hanging: Counter[str] = Counter()
+    timeout_s: float  # how long a plugin may take for one item; may be infinite
+    _: KW_ONLY
+    # calls of one plugin object that may be left behind; then it is not called until one comes back
+    most_hanging: int = MOST_HANGING
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _hanging: Counter[str] = field(default_factory=Counter, init=False)
 
     def call(self, name: str, work: Callable[[PluginCall[T]], T]) -> T:
         """Return what ``work`` returns, done on a thread that is left behind if it hangs.
 
-        The caller waits for one item at most the time limit, and for all of them at most twice that.
+        The caller waits for one item at most the time limit, and for all of them at most twice that. ``name`` says
+        whose code it calls, such as ``schedule type CRON``, and is the thread's name too. ``work`` calls
+        :meth:`PluginCall.goes_on` before each item, and ends when that returns False; what it raises is raised here.
 
-        Args:
-            name: Whose code it calls, such as ``schedule type CRON``; also the thread's name.
-            work: Calls :meth:`PluginCall.goes_on` before each item, and ends when that returns False.
-
-        Raises:
-            HangingError: One item took longer than the time limit, or too many calls of this plugin hang already.
-            BaseException: What ``work`` raised.
+        Raises HangingError: one item took longer than the time limit, or too many calls of this plugin hang already.
         """
-        call = self.start(name, work, f"xwheel-plugin-{name}", _log_return)
+        late = "%s came back from a call that was given up"
+        call = self.start(name, work, f"xwheel-plugin-{name}", lambda _: logger.warning(late, name))
         if call is None:
             count = self.hanging()[name]
-            raise HangingError(
-                f"{name} hangs in {count} calls: it is not called until one of them comes back"
-            )
+            raise HangingError(f"{name} hangs in {count} calls: it is not called until one of them comes back")
         if not self._await(call):
             logger.warning("%s did not come back in %g s and is left behind", name, self.timeout_s)
             raise HangingError(f"{name} did not answer within {self.timeout_s:g} s", call.item)
@@ -117,11 +92,7 @@ class PluginThreads:
         return call.result  # type: ignore[return-value]
 
     def start(
-        self,
-        name: str,
-        work: Callable[[PluginCall[T]], T],
-        thread: str,
-        on_return: Callable[[PluginCall[T]], None],
+        self, name: str, work: Callable[[PluginCall[T]], T], thread: str, on_return: Callable[[PluginCall[T]], None]
     ) -> PluginCall[T] | None:
         """Start a call on a thread of this name, not waiting for it; return None if too many calls of the plugin hang.
 
@@ -149,7 +120,6 @@ class PluginThreads:
             return +self._hanging
 
     def _await(self, call: PluginCall[T]) -> bool:
-        """Wait until a call is done; return False if it hangs in one item."""
         item, same, total = call.item, 0, 0
         while not call.done.wait(self.timeout_s / SLICES):
             total += 1
@@ -161,10 +131,7 @@ class PluginThreads:
         return True
 
     def _run(
-        self,
-        call: PluginCall[T],
-        work: Callable[[PluginCall[T]], T],
-        on_return: Callable[[PluginCall[T]], None],
+        self, call: PluginCall[T], work: Callable[[PluginCall[T]], T], on_return: Callable[[PluginCall[T]], None]
     ) -> None:
         try:
             call.result = work(call)
@@ -180,27 +147,15 @@ class PluginThreads:
 
 @dataclass(slots=True, eq=False)
 class CountedCalls:
-    """Calls of one plugin object that counts its failures; the first of several and the end of them are in the log.
+    """Calls a plugin object from any thread and counts its failures; the first of several and their end are logged."""
 
-    Thread-safety: any thread.
-
-    Attributes:
-        what: Whose code it calls, such as ``log store file``.
-        trouble: What does not happen while it fails, for the log.
-        threads: What it is called on.
-        clock: Measures for how long it fails.
-        log: Where its failures are said.
-        failures: How many of the last calls failed, one after the other.
-        last_error: What the last of all failures was.
-    """
-
-    what: str
-    trouble: str
-    threads: PluginThreads
-    clock: Clock
-    log: logging.Logger
-    failures: int = field(default=0, init=False)
-    last_error: str = field(default="", init=False)
+    what: str  # whose code it calls, such as log store file
+    trouble: str  # what does not happen while it fails, for the log
+    threads: PluginThreads  # what it is called on
+    clock: Clock  # measures for how long it fails
+    log: logging.Logger  # where its failures are said
+    failures: int = field(default=0, init=False)  # how many of the last calls failed, one after the other
+    last_error: str = field(default="", init=False)  # what the last of all failures was
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _said_ms: int | None = field(default=None, init=False)
 
@@ -215,7 +170,11 @@ class CountedCalls:
         except PluginError as error:
             self._failed(error)
             raise
-        self._worked()
+        if self.failures:
+            with self._lock:
+                count, self.failures, self._said_ms = self.failures, 0, None
+            if count:
+                self.log.info("%s works again after %d failures", self.what, count)
         return answer
 
     def _failed(self, error: PluginError) -> None:
@@ -231,48 +190,27 @@ class CountedCalls:
         if is_news:
             self.log.warning("%s (%d failures by now): %s", self.trouble, count, said)
 
-    def _worked(self) -> None:
-        if not self.failures:
-            return
-        with self._lock:
-            count, self.failures = self.failures, 0
-            self._said_ms = None
-        if count:
-            self.log.info("%s works again after %d failures", self.what, count)
-
 
 @dataclass(slots=True, eq=False)
 class PluginWorker(Generic[T, R]):
     """Hands what waits in a bounded queue to a plugin, one call after another, on a thread that can be left behind.
 
-    The thread ends after ten seconds without work, and the next :meth:`put` starts another.
-
-    Thread-safety: all methods may be called from any thread.
-
-    Attributes:
-        name: Whose code it calls, such as ``alarm channel email``.
-        thread: The thread's name.
-        work: Calls the plugin, and raises nothing.
-        done: Gets what was worked on and what ``work`` returned, unless the call was left behind; on the same thread.
-        threads: Starts threads.
-        clock: Measures calls.
-        limit: Items that may wait.
-        batch: Items in one call, at most.
-        drops_oldest: What is put into a full queue takes the place of the oldest items; otherwise it is refused.
-        is_closed: No further call begins.
+    The thread ends after ten seconds without work, and the next :meth:`put` starts another. Thread-safety: any thread.
     """
 
-    name: str
-    thread: str
-    work: Callable[[Sequence[T]], R]
+    name: str  # whose code it calls, such as run listener audit
+    thread: str  # the thread's name
+    work: Callable[[Sequence[T]], R]  # calls the plugin, and raises nothing
+    # gets what was worked on and what work returned, unless the call was left behind; on the same thread
     done: Callable[[Sequence[T], R], None]
-    threads: PluginThreads
-    clock: Clock
+    threads: PluginThreads  # starts threads
+    clock: Clock  # measures calls
     _: KW_ONLY
-    limit: int
-    batch: int = 1
+    limit: int  # items that may wait
+    batch: int = 1  # items in one call, at most
+    # what is put into a full queue takes the place of the oldest items; otherwise it is refused
     drops_oldest: bool = False
-    is_closed: bool = field(default=False, init=False)
+    is_closed: bool = field(default=False, init=False)  # no further call begins
     _waiting: deque[T] = field(default_factory=deque, init=False)
     _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
     _call: PluginCall[R | None] | None = field(default=None, init=False)
@@ -309,9 +247,8 @@ class PluginWorker(Generic[T, R]):
     def check(self, lost: Callable[[T, int | None], None]) -> int | None:
         """Leave a call behind that takes too long; return in how many milliseconds to check again, None if not needed.
 
-        Args:
-            lost: Gets each item of such a call and how long that took, and with None what waits in vain, since too
-                many calls hang.
+        ``lost`` gets each item of such a call and how long that took, and with None what waits in vain, since too many
+        calls hang.
         """
         failed: list[tuple[T, int | None]] = []
         with self._changed:
@@ -349,7 +286,6 @@ class PluginWorker(Generic[T, R]):
         self._call = self.threads.start(self.name, self._run, self.thread, self._returned)
 
     def _run(self, call: PluginCall[R | None]) -> R | None:
-        """Work until there is nothing to do; return what came of a call that was left behind."""
         while batch := self._take(call):
             result = self.work(batch)
             with self._changed:
@@ -378,7 +314,3 @@ class PluginWorker(Generic[T, R]):
         with self._changed:
             if self._waiting and self._call is None and not self.is_closed:
                 self._start()
-
-
-def _log_return(call: PluginCall[T]) -> None:
-    logger.warning("%s came back from a call that was given up", call.name)

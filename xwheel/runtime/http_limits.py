@@ -19,27 +19,21 @@ from xwheel.config.sections import ConnectionsSection
 
 logger = logging.getLogger(__name__)
 
-FRESH_S: Final = 1.0
-"""A connection that made progress within this time counts as just under way when room is needed."""
-DRAIN_S: Final = 10.0
-"""How long a peer may go on sending a body that was refused, until it has read why."""
+FRESH_S: Final = 1.0  # a connection with progress within this time is just under way when room is needed
+DRAIN_S: Final = 10.0  # how long a peer may go on sending a body that was refused, until it has read why
 WINDOW_S: Final = 30.0
 MOST_PEERS: Final = 1000
 OTHERS: Final = "others"
-UNDER_WAY: Final = 5
-"""Rank of a connection that makes progress: it gives way last."""
+UNDER_WAY: Final = 5  # rank of a connection that makes progress: it gives way last
 
-FREE: Final = 20
-"""Refused calls of one address, or with one token, before it has to wait."""
+FREE: Final = 20  # refused calls of one address, or with one token, before it has to wait
 FIRST_PAUSE_MS: Final = 1000
 LAST_PAUSE_MS: Final = 60_000
-FORGET_MS: Final = 600_000
-"""After this long without a refused call, an address or token begins again."""
+FORGET_MS: Final = 600_000  # after this long without a refused call, an address or token begins again
 WINDOW_MS: Final = 30_000
+# addresses, and as many tokens, that are remembered; the one that called longest ago is forgotten first
 MOST_KNOWN: Final = 1000
-"""Addresses, and as many tokens, that are remembered; the one that called longest ago is forgotten first."""
-MOST_ROUTES: Final = 4
-"""Routes of one address that a window counts apart."""
+MOST_ROUTES: Final = 4  # routes of one address that a window counts apart
 NAMED: Final = 3
 OTHER_ADDRESSES: Final = "other addresses"
 OTHER_ROUTES: Final = "other routes"
@@ -48,28 +42,16 @@ OTHER_ROUTES: Final = "other routes"
 class ConnectionStage(Enum):
     """What a connection is at."""
 
-    NEW = auto()
-    """Connected, nothing sent yet."""
-
-    HEAD = auto()
-    """A request's head has begun."""
-
-    BODY = auto()
-    """The head is there, the body is not."""
-
-    SERVED = auto()
-    """The request waits for a thread or has one, and there is nothing to send yet."""
-
-    WRITING = auto()
-    """Part of an answer waits for the peer to take it."""
-
-    IDLE = auto()
-    """Kept open after an answer."""
-
-    DRAINING = auto()
-    """Refused with an answer; what still comes is thrown away."""
+    NEW = auto()  # connected, nothing sent yet
+    HEAD = auto()  # a request's head has begun
+    BODY = auto()  # the head is there, the body is not
+    SERVED = auto()  # the request waits for a thread or has one, and there is nothing to send yet
+    WRITING = auto()  # part of an answer waits for the peer to take it
+    IDLE = auto()  # kept open after an answer
+    DRAINING = auto()  # refused with an answer; what still comes is thrown away
 
 
+# in which order connections give way
 _RANKS: Final = {
     ConnectionStage.DRAINING: 0,
     ConnectionStage.NEW: 1,
@@ -78,21 +60,14 @@ _RANKS: Final = {
     ConnectionStage.IDLE: 3,
     ConnectionStage.BODY: 4,
 }
-"""In which order connections give way."""
 
 
 class ConnectionState(NamedTuple):
-    """A connection as the decisions see it.
+    """A connection as the decisions see it."""
 
-    Attributes:
-        peer: Whose it is, see :func:`peer_of`.
-        stage: What it is at.
-        since_s: Since when, or when its answer last moved; monotonic seconds.
-    """
-
-    peer: str
+    peer: str  # see peer_of
     stage: ConnectionStage
-    since_s: float
+    since_s: float  # since when, or when its answer last moved; monotonic
 
 
 def peer_of(host: str) -> str:
@@ -131,15 +106,12 @@ def gives_way(states: Sequence[ConnectionState], now_s: float) -> int | None:
     its connections the oldest.
     """
     counts = Counter(state.peer for state in states)
-    best: tuple[int, int, float] | None = None
-    found = None
-    for place, state in enumerate(states):
-        if state.stage is ConnectionStage.SERVED:
-            continue
-        key = (_rank(state, now_s), -counts[state.peer], state.since_s)
-        if best is None or key < best:
-            best, found = key, place
-    return found
+    keys = [
+        (_rank(state, now_s), -counts[state.peer], state.since_s, place)
+        for place, state in enumerate(states)
+        if state.stage is not ConnectionStage.SERVED
+    ]
+    return min(keys)[-1] if keys else None
 
 
 def _rank(state: ConnectionState, now_s: float) -> int:
@@ -159,25 +131,16 @@ class Cut(Enum):
     NO_SOCKET = "refused for want of file descriptors"
 
 
-LATE: Final = {
-    ConnectionStage.HEAD: Cut.HEAD,
-    ConnectionStage.BODY: Cut.BODY,
-    ConnectionStage.WRITING: Cut.WRITING,
-}
-"""The reason when a connection is late; an idle one that ends needs none."""
+# the reason when a connection is late; an idle one that ends needs none
+LATE: Final = {ConnectionStage.HEAD: Cut.HEAD, ConnectionStage.BODY: Cut.BODY, ConnectionStage.WRITING: Cut.WRITING}
 
 
 class CutLog:
-    """Counts closed connections, and makes one line of those in a window of time, however many they are.
-
-    Attributes:
-        refused: Connections that were refused since the start.
-        cut: Connections that were accepted and closed before their time.
-    """
+    """Counts closed connections, and makes one line of those in a window of time, however many they are."""
 
     def __init__(self) -> None:
-        self.refused = 0
-        self.cut = 0
+        self.refused = 0  # since the start
+        self.cut = 0  # those that were accepted and closed before their time
         self._since_s: float | None = None
         self._reasons: Counter[Cut] = Counter()
         self._peers: Counter[str] = Counter()
@@ -211,13 +174,9 @@ class CutLog:
 
 
 class Refusals:
-    """Counts the calls that one listener refuses, and logs one line for each window of time.
+    """Counts the calls that one listener refuses, and logs one line for each window of time, with what is wrong.
 
-    A caller with a right token is never asked to wait, as others may share its address behind a proxy.
-
-    Thread-safety: every method may be called by any thread.
-
-    ``why`` says what is wrong with them, for the log.
+    A caller with a right token is never asked to wait, as others may share its address behind a proxy. For any thread.
     """
 
     def __init__(self, why: str = "token missing or wrong") -> None:
@@ -228,35 +187,28 @@ class Refusals:
     def count(self, host: str, route: str, now_ms: int) -> None:
         """Count a refused call of which nothing follows for its caller."""
         with self._lock:
-            lines = [self._window.end(now_ms), self._window.note(peer_of(host), route, now_ms)]
+            lines = self._window.note(peer_of(host), route, now_ms)
         _log(lines)
 
     def note(self, host: str, token: str, route: str, now_ms: int) -> int:
-        """Count a refused call.
+        """Count a refused call; return how many milliseconds its caller has to wait before it may ask again, or 0.
 
-        Returns how long the caller has to wait before it may ask again, in milliseconds; 0 for not at all. The time is
-        monotonic; the route is for the log.
+        The time is monotonic; the route is for the log.
         """
         peer = peer_of(host)
         shown = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest() if token else ""
         with self._lock:
-            waits = [
-                _recall(known, key).note(now_ms)
-                for known, key in zip(self._records, (peer, shown), strict=True)
-                if key
-            ]
-            lines = [self._window.end(now_ms), self._window.note(peer, route, now_ms)]
+            keys = zip(self._records, (peer, shown), strict=True)
+            waits = [_recall(known, key).note(now_ms) for known, key in keys if key]
+            lines = self._window.note(peer, route, now_ms)
         _log(lines)
         return max(waits, default=0)
 
     def sum_up(self, now_ms: int) -> None:
         """Log what was refused in a window that is over."""
-        since_ms = self._window.since_ms
-        if since_ms is None or now_ms - since_ms < WINDOW_MS:
-            return
         with self._lock:
-            line = self._window.end(now_ms)
-        _log([line])
+            lines = self._window.end(now_ms)
+        _log(lines)
 
 
 def route_of(method: str, path: str) -> str:
@@ -266,17 +218,9 @@ def route_of(method: str, path: str) -> str:
 
 @dataclass(slots=True)
 class _CallerRecord:
-    """What is known of an address or a token.
-
-    Attributes:
-        count: Refused calls outside of pauses.
-        until_ms: End of the present pause.
-        last_ms: Time of the last refused call.
-    """
-
-    count: int = 0
-    until_ms: int = 0
-    last_ms: int = 0
+    count: int = 0  # refused calls outside of pauses
+    until_ms: int = 0  # end of the present pause
+    last_ms: int = 0  # time of the last refused call
 
     def note(self, now_ms: int) -> int:
         """Count a refused call; return how long its caller has to wait, in milliseconds."""
@@ -293,24 +237,19 @@ class _CallerRecord:
 
 @dataclass(slots=True)
 class _Window:
-    """Refused calls since the last line of the log.
+    """Refused calls since the last line of the log."""
 
-    Attributes:
-        why: What is wrong with them.
-        since_ms: When it began; None while nothing is refused.
-        routes: Address to routes, each with its count.
-    """
-
-    why: str
-    since_ms: int | None = None
+    why: str  # what is wrong with them
+    since_ms: int | None = None  # when it began; None while nothing is refused
     total: int = 0
-    routes: dict[str, Counter[str]] = field(default_factory=dict)
+    routes: dict[str, Counter[str]] = field(default_factory=dict)  # by address, each with its count
 
-    def note(self, peer: str, route: str, now_ms: int) -> str:
-        """Count a refused call; return what is to be logged of it now, or nothing."""
+    def note(self, peer: str, route: str, now_ms: int) -> list[str]:
+        """Count a refused call; return what is to be logged now."""
+        lines = self.end(now_ms)
         if self.since_ms is None:
             self.since_ms = now_ms
-            return f"refused {route} from {peer}: {self.why}; further refused calls are counted"
+            return [*lines, f"refused {route} from {peer}: {self.why}; further refused calls are counted"]
         self.total += 1
         counts = self.routes.get(peer)
         if counts is None:
@@ -318,30 +257,21 @@ class _Window:
                 peer = OTHER_ADDRESSES
             counts = self.routes.setdefault(peer, Counter())
         counts[route if route in counts or len(counts) < MOST_ROUTES else OTHER_ROUTES] += 1
-        return ""
+        return lines
 
-    def end(self, now_ms: int) -> str:
-        """Begin a new window if this one is over; return what is to be logged of it, or nothing."""
-        if self.since_ms is None or now_ms - self.since_ms < WINDOW_MS:
-            return ""
-        said = self._sum_up(now_ms - self.since_ms)
-        self.since_ms = now_ms if self.total else None
-        self.total = 0
-        self.routes = {}
-        return said
-
-    def _sum_up(self, lasted_ms: int) -> str:
-        if not self.total:
-            return ""
-        every = [
-            (count, peer, route) for peer, routes in self.routes.items() for route, count in routes.items()
-        ]
+    def end(self, now_ms: int) -> list[str]:
+        """Begin a new window if this one is over; return what is to be logged of it."""
+        if self.since_ms is None or (lasted_ms := now_ms - self.since_ms) < WINDOW_MS:
+            return []
+        total, routes = self.total, self.routes
+        self.since_ms, self.total, self.routes = now_ms if total else None, 0, {}
+        every = [(count, peer, route) for peer, counts in routes.items() for route, count in counts.items()]
         every.sort(key=lambda item: -item[0])
         named = ", ".join(f"{peer} {route} {count} times" for count, peer, route in every[:NAMED])
         rest = sum(count for count, _, _ in every[NAMED:])
-        return f"refused {self.total} calls with a {self.why} in {lasted_ms // 1000} s: {named}" + (
-            f", others {rest} times" if rest else ""
-        )
+        others = f", others {rest} times" if rest else ""
+        said = f"refused {total} calls with a {self.why} in {lasted_ms // 1000} s: {named}{others}"
+        return [said] if total else []
 
 
 def _recall(known: OrderedDict[str, _CallerRecord], key: str) -> _CallerRecord:
@@ -354,5 +284,4 @@ def _recall(known: OrderedDict[str, _CallerRecord], key: str) -> _CallerRecord:
 
 def _log(lines: list[str]) -> None:
     for line in lines:
-        if line:
-            logger.warning("%s", line)
+        logger.warning("%s", line)

@@ -1,6 +1,6 @@
 """Serve a WSGI application under waitress, in a thread of its own, to callers that may be slow, many or hostile.
 
-:class:`Server` accepts, counts and cuts connections within the limits of :mod:`~xwheel.runtime.http_limits`;
+:class:`Listener` accepts, counts and cuts connections within the limits of :mod:`~xwheel.runtime.http_limits`;
 :class:`Connection` reads a request at a time, takes a large body only from a known caller, and keeps no thread waiting
 for a peer.
 """
@@ -15,14 +15,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, Final
 
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
-from waitress.channel import HTTPChannel
+from waitress.channel import ClientDisconnected, HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
-from waitress.task import ThreadedTaskDispatcher
+from waitress.task import ThreadedTaskDispatcher, WSGITask
 
 from xwheel.config.sections import ConnectionsSection
 from xwheel.errors import ConfigError
@@ -41,135 +42,32 @@ from xwheel.runtime.http_limits import (
 logger = logging.getLogger(__name__)
 
 Admits = Callable[[dict[str, Any]], bool]
-"""Whether an application knows the caller, from the WSGI environment without the body."""
+"""Says whether an application knows the caller, from the WSGI environment without the body.
 
+Asked before a body of more than 32 KiB is read; callers that it does not know are answered by the application without
+the body, and must be refused there by what the head says.
+"""
 LimitOf = Callable[[str, str], int]
+"""Says how large the body of a call may be, by method and path, where that is more than usual; otherwise 0."""
 
 TICK_S: Final = 0.5
 MAX_HEAD_BYTES: Final = 32 * 1024
-ACCEPTS: Final = 16
-"""Connections taken before those that are open get their turn."""
-
-WANT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-"""Errors of an accept for want of sockets."""
-
+ACCEPTS: Final = 16  # connections taken before those that are open get their turn
+WANT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}  # of an accept for want of sockets
+# bodies up to this size are read before the application sees them, from any caller; a hundred outcomes fit in
 STRANGER_BYTES: Final = 32 * 1024
-"""Bodies up to this size are read before the application sees them, from any caller; a hundred outcomes fit in."""
-
+# a body that may be larger than the listener's others gets a second more for each this many bytes that came
 LEAST_BYTES_S: Final = 64 * 1024
-"""A body that may be larger than the listener's others gets a second more for each this many bytes that came."""
-
-OVERHEAD: Final = 2
-"""A chunked body may take this many times the limit on the wire."""
-
-
-class Listener:
-    """One listening socket with its worker threads.
-
-    Args:
-        name: Thread name, ``xwheel-`` is put before it.
-        app: The WSGI application.
-        host: Bind address.
-        port: Port; 0 takes a free one.
-        threads: Worker threads.
-        max_body_bytes: Larger bodies are not read: the application sees their length and no content, and must refuse.
-        limits: What callers are granted.
-        limit_of: Returns how large the body of a call may be, by method and path, where that is more; otherwise 0.
-        admits: Asked before a body of more than 32 KiB is read; callers that it does not know are answered by the
-            application without the body, and must be refused there by what the head says. None takes all bodies.
-        own_threads: Paths that have a thread each, so that they are answered while all workers are busy.
-        keep_forwarded: Leave X-Forwarded-For and its like in the head, for an application that judges them itself.
-
-    Raises:
-        ConfigError: The address cannot be bound.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        app: Callable[..., Any],
-        *,
-        host: str,
-        port: int,
-        threads: int,
-        max_body_bytes: int,
-        limits: ConnectionsSection | None = None,
-        limit_of: LimitOf | None = None,
-        admits: Admits | None = None,
-        own_threads: Sequence[str] = (),
-        keep_forwarded: bool = False,
-    ) -> None:
-        # bound here: waitress leaks a socket that it cannot bind
-        bound = _bind(host, port)
-        self._server = Server(
-            name,
-            app,
-            bound,
-            threads=threads,
-            max_body_bytes=max_body_bytes,
-            limits=limits or ConnectionsSection(),
-            limit_of=limit_of,
-            admits=admits,
-            own_threads=own_threads,
-            keep_forwarded=keep_forwarded,
-        )
-        self.host = host
-        self.port = int(bound.getsockname()[1])
-        self._thread = threading.Thread(target=self._server.run, name=f"xwheel-{name}", daemon=True)
-
-    @property
-    def cuts(self) -> CutLog:
-        """What was refused and cut since the start."""
-        return self._server.cuts
-
-    def start(self) -> None:
-        """Begin to answer."""
-        # requests that wait for a thread are what the queue is for, and no warning
-        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-        self._thread.start()
-
-    def disown(self) -> None:
-        """Close this process's copy of the socket after a fork; the parent goes on listening."""
-        if self._server.socket is not None:
-            self._server.socket.close()
-
-    def stop(self, timeout_s: float = 5) -> None:
-        """Take no more connections, let running requests end and their answers leave, then close all connections."""
-        server = self._server
-        server.accepting = False
-        deadline = time.monotonic() + timeout_s
-        for dispatcher in server.dispatchers:
-            dispatcher.set_thread_count(0)  # all at once, then each is waited for
-        for dispatcher in server.dispatchers:
-            left_s = max(0.0, deadline - time.monotonic())
-            dispatcher.shutdown(cancel_pending=False, timeout=left_s)  # type: ignore[arg-type]
-        if self._thread.ident is None:
-            server.close()
-            return
-        deadline = time.monotonic() + timeout_s
-        # a peer that reads nothing is not waited for
-        while (now_s := time.monotonic()) < deadline and any(
-            channel.is_read(now_s) for channel in list(server.active_channels.values())
-        ):
-            time.sleep(0.005)
-        # on the server's own thread: its loop ends once no socket is left. A worker's last pull may wake it before
-        # ours does, which then finds the trigger closed
-        with contextlib.suppress(OSError):
-            server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
-        self._thread.join(timeout_s)
-        server.log_cuts(time.monotonic(), ends=True)
+READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+SENT_TOGETHER: Final = 64 * 1024  # bytes of a body's first piece that are copied behind the answer's head
+OVERHEAD: Final = 2  # a chunked body may take this many times the limit on the wire
 
 
 class IncomingRequest(HTTPRequestParser):
-    """A request as it comes in.
+    """A request as it comes in."""
 
-    Attributes:
-        is_known: The application said that it knows the caller.
-        most_bytes: How large its body may be; None as long as that was not asked.
-    """
-
-    is_known = False
-    most_bytes: int | None = None
+    is_known = False  # the application said that it knows the caller
+    most_bytes: int | None = None  # how large its body may be; None as long as that was not asked
     command: str  # type: ignore[assignment]
     path: str
 
@@ -179,6 +77,28 @@ class IncomingRequest(HTTPRequestParser):
             super().parse_header(header_plus)
         except ValueError as error:  # a number that Python reads no further, a host that is none
             raise ParsingError("Header is invalid") from error
+
+
+class Answering(WSGITask):
+    """Sends the head of an answer together with the begin of its body: one packet for most, and one wake-up there."""
+
+    channel: Connection
+    request: Any
+
+    def execute(self) -> None:
+        """Call the application, unless its caller has gone: who gave up may have asked another node for more since."""
+        if self.request.command not in READS and self.channel.is_left():
+            raise ClientDisconnected
+        super().execute()
+
+    def write(self, data: bytes) -> None:
+        """Queue a piece of the body."""
+        if self.complete and not self.wrote_header and len(data) <= SENT_TOGETHER:
+            self.channel.head = self.build_response_header()
+            self.wrote_header = True
+        super().write(data)
+        if self.channel.head:
+            self.channel.write_soon(b"")  # an answer without a body
 
 
 class Connection(HTTPChannel):
@@ -193,7 +113,9 @@ class Connection(HTTPChannel):
     """
 
     parser_class = IncomingRequest
-    server: Server
+    task_class = Answering
+    head = b""  # of an answer; leaves with the first piece of its body
+    server: Listener
     request: IncomingRequest | None
     requests: list[HTTPRequestParser]
 
@@ -201,9 +123,7 @@ class Connection(HTTPChannel):
     _flush_exception: Any
     _fileno: int | None
 
-    def __init__(
-        self, server: Server, sock: socket.socket, addr: Any, adj: Adjustments, **further: Any
-    ) -> None:
+    def __init__(self, server: Listener, sock: socket.socket, addr: Any, adj: Adjustments, **further: Any) -> None:
         self.peer = peer_of(addr[0])
         self._progress_s = time.monotonic()
         self._head_s: float | None = None
@@ -301,9 +221,7 @@ class Connection(HTTPChannel):
         """Decide about a body that is not whole yet: go on, ask for its sender, or leave it."""
         if self._body_s is None:
             self._body_s = time.monotonic()
-            if request.content_length <= self.server.small_bytes and not (
-                request.chunked or request.expect_continue
-            ):
+            if request.content_length <= self.server.small_bytes and not (request.chunked or request.expect_continue):
                 return
         if request.body_rcv is None:  # pragma: no cover - a request without a body is complete with its head
             return
@@ -311,9 +229,13 @@ class Connection(HTTPChannel):
         limit = self._limit(request)
         if max(request.content_length, len(request.body_rcv)) > limit or arrived > OVERHEAD * limit:
             self._cut(request)
-        elif max(request.content_length, arrived) > STRANGER_BYTES and self.server.asks_about(request):
+        elif max(request.content_length, arrived) > STRANGER_BYTES and not (
+            request.is_known or self.server.admits is None
+        ):
             self._is_asked = True
-            self.server.ask(self)
+            # in the place of a request
+            question = SimpleNamespace(service=self.ask, cancel=lambda: None)
+            self.server.task_dispatcher.add_task(question)  # type: ignore[arg-type]
         elif request.expect_continue and not self.sent_continue:
             self.send_continue()
 
@@ -386,7 +308,8 @@ class Connection(HTTPChannel):
         """Queue a piece of an answer."""
         if not self.total_outbufs_len:
             self._progress_s = time.monotonic()
-        return HTTPChannel.write_soon(self, data)  # twice an answer, and super() is slow
+        head, self.head = self.head, b""
+        return HTTPChannel.write_soon(self, head + data if head else data)
 
     def _flush_some(self, do_close: bool = True) -> bool:
         sent: bool = HTTPChannel._flush_some(self, do_close)  # type: ignore[attr-defined]
@@ -398,19 +321,24 @@ class Connection(HTTPChannel):
         """Return whether part of an answer waits for a peer that took some of it just now."""
         return bool(self.total_outbufs_len) and now_s - self._progress_s < FRESH_S
 
+    def is_left(self) -> bool:
+        """Return whether the peer closed its side, so that it reads no answer."""
+        peer = self.socket  # the listener's thread may take it away meanwhile
+        try:
+            return peer is None or not peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except OSError as error:
+            return not isinstance(error, BlockingIOError)
+
     def close_now(self) -> None:
         """Close, whatever waits; a worker that is writing learns it with its next piece."""
         with contextlib.suppress(OSError):
             self.handle_close()
 
 
-class Server(TcpWSGIServer):
-    """Accepts, counts and cuts connections; see :class:`Listener`.
+class Listener(TcpWSGIServer):
+    """One listening socket with its worker threads: accepts, counts and cuts connections.
 
-    Attributes:
-        cuts: What was refused and cut.
-        small_bytes: A body of this size is read without a question.
-        dispatchers: All worker threads.
+    Raises ConfigError: the address cannot be bound.
     """
 
     channel_class = Connection
@@ -420,37 +348,43 @@ class Server(TcpWSGIServer):
 
     def __init__(
         self,
-        name: str,
+        name: str,  # of the thread, ``xwheel-`` is put before it
         app: Callable[..., Any],
-        bound: socket.socket,
         *,
+        host: str,
+        port: int,  # 0 takes a free one
         threads: int,
+        # larger bodies are not read: the application sees their length and no content, and must refuse
         max_body_bytes: int,
-        limits: ConnectionsSection,
-        limit_of: LimitOf | None,
-        admits: Admits | None,
-        own_threads: Sequence[str],
-        keep_forwarded: bool,
+        limits: ConnectionsSection | None = None,
+        limit_of: LimitOf | None = None,
+        admits: Admits | None = None,  # None takes all bodies
+        # paths that have a thread each, so that they are answered while all workers are busy
+        own_threads: Sequence[str] = (),
+        # leave X-Forwarded-For and its like in the head, for an application that judges them itself
+        keep_forwarded: bool = False,
+        bound: socket.socket | None = None,  # in place of host and port: another process shares it
     ) -> None:
-        self.max_body_bytes = max_body_bytes
-        self.limit_of = limit_of
-        self.small_bytes = min(max_body_bytes, STRANGER_BYTES)
-        self.admits = admits
-        self.cuts = CutLog()
+        # bound here: waitress leaks a socket that it cannot bind
+        bound = bound or bind(host, port)
+        self.host, self.port = host, int(bound.getsockname()[1])
+        self.max_body_bytes, self.limit_of, self.admits = max_body_bytes, limit_of, admits
+        self.small_bytes = min(max_body_bytes, STRANGER_BYTES)  # a body up to this is read without a question
+        self.cuts = CutLog()  # what was refused and cut since the start
         self._name = name
-        self._limits = limits
+        self._limits = limits or ConnectionsSection()
         self._peers: Counter[str] = Counter()
         self._next_tick_s = 0.0
         self._pause_until_s = 0.0
+        self._thread = threading.Thread(target=self.run, name=f"xwheel-{name}", daemon=True)
         self._own = {path: _dispatcher(1) for path in own_threads}
-        workers = _dispatcher(threads)
-        self.dispatchers = [workers, *self._own.values()]
         super().__init__(
             app,
             map={},
             _sock=bound,
-            dispatcher=workers,
+            dispatcher=_dispatcher(threads),
             bind_socket=False,
+            _start=False,  # what is asked before all is there would wait, and be done once its caller has given up
             sockinfo=(bound.family, bound.type, bound.proto, bound.getsockname()),
             adj=Adjustments(
                 sockets=[bound],
@@ -463,6 +397,44 @@ class Server(TcpWSGIServer):
             ),
         )
 
+    def start(self) -> None:
+        """Begin to answer."""
+        # requests that wait for a thread are what the queue is for, and no warning
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+        self.accept_connections()
+        self._thread.start()
+
+    def disown(self) -> None:
+        """Close this process's copy of the socket after a fork; the parent goes on listening."""
+        if self.socket is not None:
+            self.socket.close()
+
+    def stop(self, timeout_s: float = 5) -> None:
+        """Take no more connections, let running requests end and their answers leave, then close all connections."""
+        self.accepting = False
+        deadline = time.monotonic() + timeout_s
+        dispatchers = [self.task_dispatcher, *self._own.values()]
+        for dispatcher in dispatchers:
+            dispatcher.set_thread_count(0)  # all at once, then each is waited for
+        for dispatcher in dispatchers:
+            left_s = max(0.0, deadline - time.monotonic())
+            dispatcher.shutdown(cancel_pending=False, timeout=left_s)  # type: ignore[arg-type]
+        if self._thread.ident is None:
+            self.close()
+            return
+        deadline = time.monotonic() + timeout_s
+        # a peer that reads nothing is not waited for
+        while (now_s := time.monotonic()) < deadline and any(
+            channel.is_read(now_s) for channel in list(self.active_channels.values())
+        ):
+            time.sleep(0.005)
+        # on the listener's own thread: its loop ends once no socket is left. A worker's last pull may wake it before
+        # ours does, which then finds the trigger closed
+        with contextlib.suppress(OSError):
+            self.trigger.pull_trigger(lambda: wasyncore.close_all(self._map))
+        self._thread.join(timeout_s)
+        self.log_cuts(time.monotonic(), ends=True)
+
     def readable(self) -> bool:
         """Return whether to accept; asked in every turn of the loop, it also keeps the deadlines."""
         now_s = time.monotonic()
@@ -474,7 +446,7 @@ class Server(TcpWSGIServer):
 
     def handle_accept(self) -> None:
         """Accept the connections that wait."""
-        for _ in range(ACCEPTS):
+        for _ in range(ACCEPTS if self.accepting else 0):
             try:
                 accepted = self.accept()
             except OSError as error:
@@ -487,25 +459,21 @@ class Server(TcpWSGIServer):
                 return
             if accepted is None:
                 return
-            self._take(*accepted)
-
-    def _take(self, sock: socket.socket, addr: Any) -> None:
-        peer = peer_of(addr[0])
-        now_s = time.monotonic()
-        if not self._has_room(peer, now_s):
-            self.cuts.note(Cut.REFUSED, peer, now_s)
-            sock.close()
-            return
-        try:
-            self.set_socket_options(sock)
-        except OSError:  # it has gone already
-            sock.close()
-            return
-        self._peers[peer] += 1
-        self.channel_class(self, sock, self.fix_addr(addr), self.adj, map=self._map)
+            sock, addr = accepted
+            peer, now_s = peer_of(addr[0]), time.monotonic()
+            if not self._has_room(peer, now_s):
+                self.cuts.note(Cut.REFUSED, peer, now_s)
+                sock.close()
+                continue
+            try:
+                self.set_socket_options(sock)
+            except OSError:  # it has gone already
+                sock.close()
+                continue
+            self._peers[peer] += 1
+            self.channel_class(self, sock, self.fix_addr(addr), self.adj, map=self._map)
 
     def _has_room(self, peer: str, now_s: float) -> bool:
-        """Return whether one more may come from a peer, after another connection made room if it had to."""
         most = self._limits.max_open_per_address
         if most and self._peers[peer] >= most:
             own = [channel for channel in self.active_channels.values() if channel.peer == peer]
@@ -547,32 +515,11 @@ class Server(TcpWSGIServer):
         path = getattr(task.requests[0], "path", "")
         self._own.get(path, self.task_dispatcher).add_task(task)
 
-    def asks_about(self, request: IncomingRequest) -> bool:
-        """Return whether the application must be asked before more of a body is read."""
-        return self.admits is not None and not request.is_known
-
-    def ask(self, channel: Connection) -> None:
-        """Let a worker ask the application whether it knows the caller."""
-        self.task_dispatcher.add_task(_Question(channel))  # type: ignore[arg-type]
-
     def log_cuts(self, now_s: float, *, ends: bool = False) -> None:
         """Log what was refused and cut, one line for each window of time."""
         line = self.cuts.line(now_s, ends=ends)
         if line is not None:
             logger.warning("%s listener closed %s", self._name, line)
-
-
-class _Question:
-    """A question about a caller, in the place of a request."""
-
-    def __init__(self, channel: Connection) -> None:
-        self._channel = channel
-
-    def service(self) -> None:
-        self._channel.ask()
-
-    def cancel(self) -> None:
-        """Waitress says so at the end; the connection is closed then."""
 
 
 def _dispatcher(threads: int) -> ThreadedTaskDispatcher:
@@ -581,18 +528,19 @@ def _dispatcher(threads: int) -> ThreadedTaskDispatcher:
     return made
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, *, listens: bool = False) -> socket.socket:
+    """Return a bound socket, which takes connections if it ``listens``. Raises ConfigError: the address is taken."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        bound = socket.socket(family, kind, protocol)
+        with contextlib.ExitStack() as undo:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            bound = undo.enter_context(socket.socket(family, kind, protocol))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            if listens:
+                bound.listen()
+            undo.pop_all()
     except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-    except OSError as error:
-        bound.close()
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     return bound

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
 from xwheel.clock import Clock
@@ -29,25 +30,18 @@ class Service:
     A step that raises is repeated after a pause that doubles up to five seconds; the thread itself never ends before
     :meth:`stop`. The first of its failures is logged, then one line in ten minutes, and the end of it: a database that
     is away for a night fills no disk.
-
-    Args:
-        name: Thread name, ``xwheel-`` is put before it.
-        step: Gets the shared time, returns how long to wait before the next call, in milliseconds.
-        clock: Where time comes from.
-        wakeup: Set by others to get the next step at once; None for one of its own.
-        stale_ms: Age above which the loop counts as unhealthy.
-        on_failure: Called after a step that failed.
     """
 
     def __init__(
         self,
-        name: str,
-        step: Callable[[int], int],
+        name: str,  # of the thread, ``xwheel-`` is put before it
+        step: Callable[[int], int],  # gets the shared time; returns the milliseconds until the next call
         clock: Clock,
         *,
-        wakeup: threading.Event | None = None,
-        stale_ms: int = 10_000,
-        on_failure: Callable[[], None] = lambda: None,
+        wakeup: threading.Event | None = None,  # set by others to get the next step at once
+        stale_ms: int = 10_000,  # age above which the loop counts as unhealthy
+        on_failure: Callable[[], None] = lambda: None,  # called after a step that failed
+        interrupt: Callable[[], None] = lambda: None,  # ends a wait inside the step; called by ``stop``
     ) -> None:
         self.name = name
         self.stale_ms = stale_ms
@@ -56,6 +50,7 @@ class Service:
         self._step = step
         self._clock = clock
         self._on_failure = on_failure
+        self._interrupt = interrupt
         self._log = FailureLog(name, clock)
         self._wake = wakeup or threading.Event()
         self._stopping = False
@@ -76,6 +71,7 @@ class Service:
         """Ask the thread to end and wait for it, with None not at all; return whether it has ended."""
         self._stopping = True
         self._wake.set()
+        self._interrupt()
         if self._thread.ident is not None and timeout_s is not None:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -162,17 +158,12 @@ class FailureLog:
             return
         if self._failures and self._is_open:
             lasted_ms = self._clock.monotonic_ms() - self._since_ms
-            logger.info(
-                "loop %s works again after %d failures in %d ms", self._name, self._failures, lasted_ms
-            )
+            logger.info("loop %s works again after %d failures in %d ms", self._name, self._failures, lasted_ms)
         self._failures, self._is_open = 0, False
 
 
 class StallMonitor:
-    """Logs which loops stand still in a step, as when a database answers nothing: they cannot do it themselves.
-
-    Each of the loops may take its ``stale_ms`` for a step.
-    """
+    """Logs which loops exceed their ``stale_ms`` in a step, as when a database hangs: they cannot do it themselves."""
 
     def __init__(self, services: Callable[[], Sequence[Service]], clock: Clock) -> None:
         self._services = services
@@ -209,6 +200,7 @@ class StallMonitor:
         return WATCH_MS
 
 
+@dataclass(slots=True, eq=False)
 class Rest:
     """Lets a loop whose work is never urgent give way: it rests a multiple of the time that each piece of work took.
 
@@ -216,25 +208,24 @@ class Rest:
     healthy.
     """
 
-    def __init__(self, clock: Clock, factor: int, nap_ms: int = 5000) -> None:
-        self._clock = clock
-        self._factor = factor
-        self._nap_ms = nap_ms
-        self._until_ms = 0
+    clock: Clock
+    factor: int
+    nap_ms: int = 5000
+    _until_ms: int = field(default=0, init=False)
 
     def left_ms(self) -> int:
         """Return how long to wait now; 0 if it is time to work."""
-        return min(self._nap_ms, max(0, self._until_ms - self._clock.monotonic_ms()))
+        return min(self.nap_ms, max(0, self._until_ms - self.clock.monotonic_ms()))
 
     def after(self, work: Callable[[], object], least_ms: int) -> int:
         """Work, then begin to rest, even if the work failed; return how long to wait now.
 
         From its beginning to that of the next piece of work there are at least ``least_ms``.
         """
-        began_ms = self._clock.monotonic_ms()
+        began_ms = self.clock.monotonic_ms()
         try:
             work()
         finally:
-            ended_ms = self._clock.monotonic_ms()
-            self._until_ms = max(began_ms + least_ms, ended_ms + self._factor * (ended_ms - began_ms))
+            ended_ms = self.clock.monotonic_ms()
+            self._until_ms = max(began_ms + least_ms, ended_ms + self.factor * (ended_ms - began_ms))
         return self.left_ms()

@@ -9,12 +9,21 @@ import gc
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
-def tidy() -> None:
-    """Drop what only cycles hold, then let the system have what is free: some milliseconds, mostly without the GIL.
+def trim() -> None:
+    """Let the system have what is free: some milliseconds, without the GIL.
 
     The allocator keeps for each group of threads as much as they ever needed at once, so that a process grows with
-    its worst moments; a node did so by a tenth an hour.
+    its worst moments; a node and an executor did so by a tenth an hour.
     """
-    gc.collect()
     if _trim is not None:
         _trim(0)
+
+
+def tidy() -> None:
+    """Drop what only cycles hold, then let the system have what is free: for a node, whose objects are few.
+
+    Left alone, the interpreter would search for cycles only after half an hour of steady work or more, and among older
+    objects only after days.
+    """
+    gc.collect()
+    trim()

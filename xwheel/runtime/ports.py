@@ -12,12 +12,10 @@ LAST_PORT: Final = 32_000  # Linux hands out 32,768 and above
 
 
 def free_port(wanted: int = 0) -> int:
-    """Return a port of the loopback interface that is free.
+    """Return a port of the loopback interface that is free: the wanted one if it is; 0 stands for any.
 
     It lies below those that the kernel gives to outgoing connections, if it can: one of these could take it before a
     process listens there, or while a killed one comes back.
-
-    The wanted one is taken if it is free; 0 stands for any.
     """
     candidates = [wanted] if wanted else []
     for port in [*candidates, *random.sample(range(FIRST_PORT, LAST_PORT), 100)]:

@@ -12,10 +12,7 @@ EVERY: Final = 1000
 
 
 class Repeats:
-    """Counts by key, and says which counts are worth a line: 1, 10, 100, 1,000, 2,000 and so on.
-
-    Thread-safety: any thread.
-    """
+    """Counts by key, from any thread, and says which counts are worth a line: 1, 10, 100, 1,000, 2,000 and so on."""
 
     def __init__(self) -> None:
         self._counts: Counter[Hashable] = Counter()
@@ -33,7 +30,6 @@ class Repeats:
 
 
 def _mark(count: int) -> int:
-    """Return the last count worth a line that was reached."""
     if count >= EVERY:
         return count - count % EVERY
     return 10 ** (len(str(count)) - 1) if count else 0

@@ -12,14 +12,11 @@ import hmac
 from collections.abc import Sequence
 from pathlib import Path
 from stat import S_IMODE, S_ISREG
+from types import ModuleType
 from typing import Final
 
 from xwheel.errors import ConfigError
 from xwheel.extras import extra
-from xwheel.runtime.signing import SigningKey
-
-with extra("server", lambda why: ConfigError(f"sealing secrets {why}")):
-    from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 SETTING: Final = "security.key_file"
 MAX_FILE: Final = 64 * 1024
@@ -37,20 +34,22 @@ class KeyRing:
 
     def __init__(self, keys: Sequence[str] = ()) -> None:
         try:
-            made = [Fernet(key) for key in keys]
+            made = [_fernet().Fernet(key) for key in keys]
         except ValueError:
             raise ConfigError(f"{SETTING}: a line is no key; {MAKE}") from None
-        self._fernet = MultiFernet(made) if made else None
+        self._fernet = _fernet().MultiFernet(made) if made else None
         self._keys = tuple(keys)
-        self.fingerprints: Sequence[str] = tuple(_fingerprint(key) for key in keys)
+        self.fingerprints: Sequence[str] = tuple(
+            hashlib.sha256(f"xwheel key {key}".encode()).hexdigest()[:32] for key in keys
+        )
 
     def __repr__(self) -> str:
         return f"KeyRing({', '.join(self.fingerprints)})"
 
-    def signing_keys(self, label: str) -> Sequence[SigningKey]:
-        """Return a key that signs for each of them, the present one first; another label gives other ones."""
+    def derive(self, label: str) -> Sequence[tuple[str, bytes]]:
+        """Return the names of all and keys made of them, the present one first; another label gives other keys."""
         return [
-            SigningKey(name, hmac.digest(base64.urlsafe_b64decode(key), label.encode(), "sha256"))
+            (name, hmac.digest(base64.urlsafe_b64decode(key), label.encode(), "sha256"))
             for name, key in zip(self.fingerprints, self._keys, strict=True)
         ]
 
@@ -61,18 +60,22 @@ class KeyRing:
         return f"{SEALED}{self._fernet.encrypt(secret.encode()).decode()}"
 
     def open(self, sealed: str) -> str:
-        """Return a secret.
-
-        Raises ConfigError: it was sealed under another key; the message holds nothing of it.
-        """
+        """Return a secret. Raises ConfigError: it was sealed under another key; the message holds nothing of it."""
         if sealed.startswith(PLAIN):
             return sealed.removeprefix(PLAIN)
         if self._fernet is None:
             raise ConfigError(f"an executor secret is encrypted, but {SETTING} is not set")
         try:
-            return self._fernet.decrypt(sealed.removeprefix(SEALED)).decode()
-        except InvalidToken:
+            return str(self._fernet.decrypt(sealed.removeprefix(SEALED)), "utf-8")
+        except _fernet().InvalidToken:
             raise ConfigError(f"{SETTING}: an executor secret was encrypted under another key") from None
+
+
+def _fernet() -> ModuleType:
+    """Return the library, which takes 7 MB, and which no node needs whose secrets are plain."""
+    with extra("server", lambda why: ConfigError(f"sealing secrets {why}")):
+        from cryptography import fernet
+    return fernet
 
 
 def read_keys(path: Path | None) -> KeyRing:
@@ -102,13 +105,9 @@ def read_keys(path: Path | None) -> KeyRing:
 
 def make_key() -> str:
     """Return a new key, for a line of a key file."""
-    return Fernet.generate_key().decode()
+    return str(_fernet().Fernet.generate_key(), "utf-8")
 
 
 def is_plain(sealed: str) -> bool:
     """Return whether a secret is stored as it is."""
     return sealed.startswith(PLAIN)
-
-
-def _fingerprint(key: str) -> str:
-    return hashlib.sha256(f"xwheel key {key}".encode()).hexdigest()[:32]

@@ -6,26 +6,26 @@ import logging
 import os
 import select
 import signal
+from collections.abc import Callable
 from queue import SimpleQueue
 from types import FrameType
 from typing import Final
 
+from xwheel.runtime.memory import trim
+
 logger = logging.getLogger(__name__)
 
+# SIGHUP among them: the terminal is gone, so the process drains. Settings are read at the start only
 ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""SIGHUP among them: the terminal is gone, so the process drains. Settings are read at the start only."""
+EACH_S: Final = 60
 
 
 class StopSignals:
     """Receives the signals to end this process; a context manager, which belongs to the main thread.
 
     Before :meth:`be_up` the process ends at once and with status 0: it is still looking for what it needs, such as a
-    database, and has nothing to bring to an end. Afterwards a signal only ends :meth:`wait`.
-
-    Attributes:
-        number: The signal that ended :meth:`wait` or :meth:`heard`, or 0.
-
-    ``for_good``: the process ends after the block: once it is to end, it ignores further signals.
+    database, and has nothing to bring to an end. Afterwards a signal only ends :meth:`wait`. With ``for_good`` the
+    process ends after the block: once it is to end, it ignores further signals.
     """
 
     def __init__(self, *, for_good: bool = False) -> None:
@@ -35,7 +35,7 @@ class StopSignals:
         self._is_up = False
         self._for_good = for_good
         self._is_to_end = False
-        self.number = 0
+        self.number = 0  # the signal that ended wait() or heard()
 
     def __enter__(self) -> StopSignals:
         # a process that was stopped (SIGSTOP) when the signal came may get it in any thread as it goes on; a lock on
@@ -65,11 +65,13 @@ class StopSignals:
         self._is_up = True
         return not self._heard.empty()
 
-    def wait(self) -> None:
-        """Wait for a signal, unless one came already, and say in the log which one it was."""
-        while self._heard.empty():
-            self._sleep(None)
-        self._note(self._heard.get())
+    def wait(self, each: Callable[[], None] = trim) -> None:
+        """Wait for a signal, unless one came already, and say in the log which one it was; call ``each`` now and then.
+
+        That gives back what is not needed any more: a process that runs for long grows with its worst moments.
+        """
+        while not self.heard(EACH_S):
+            each()
 
     def heard(self, timeout_s: float) -> bool:
         """Wait for a signal this long at most; return whether one has come by now."""
@@ -80,12 +82,11 @@ class StopSignals:
                 self._note(self._heard.get())
         return self._is_to_end
 
-    def _sleep(self, timeout_s: float | None) -> None:
-        """Wait until any signal wakes this process, or this long."""
+    def _sleep(self, timeout_s: float) -> None:
         assert self._pipe is not None, "signals are heard within the block"  # noqa: S101 - a mistake of ours
         poll = select.poll()
         poll.register(self._pipe[0], select.POLLIN)
-        if poll.poll(None if timeout_s is None else timeout_s * 1000):
+        if poll.poll(timeout_s * 1000):
             os.read(self._pipe[0], 4096)
 
     def _note(self, number: int) -> None:

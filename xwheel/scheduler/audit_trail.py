@@ -9,10 +9,11 @@ from typing import Final
 from xwheel.clock import Clock
 from xwheel.errors import NotRecordedError, PluginError, XwheelError
 from xwheel.model.access import Actor
-from xwheel.model.deeds import AuditOutcome, Deed
+from xwheel.model.deeds import Deed
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.observers import check_rows
 from xwheel.plugin.recorders import Book, NotesRefusals, RefusedCall
+from xwheel.plugin.routes import RecordsDeeds
 from xwheel.plugin.tables import KnownTables
 from xwheel.plugin.validation import guarded
 from xwheel.storage.database.engine import Connection, Database
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 MOST_AT_ONCE: Final = 5000
 
 
-class AuditTrail:
+class AuditTrail(RecordsDeeds):
     """Hands what is done to the recorder of a plugin, and writes what it answers.
 
     Without a recorder nothing is recorded; one that fails undoes the deed.
@@ -47,35 +48,11 @@ class AuditTrail:
         tables = plugins.tables.get(self._name)
         self._tables = frozenset(KnownTables(tables).tables if tables is not None else ())
 
-    def record(
-        self,
-        conn: Connection,
-        action: str,
-        kind: str,
-        object_id: object,
-        *,
-        group_id: int | None = None,
-        before: object = None,
-        after: object = None,
-        outcome: AuditOutcome = AuditOutcome.DONE,
-    ) -> None:
-        """Record what the actor of this thread does to one object; the arguments are those of :class:`Deed`.
+    def record_many(self, conn: Connection, deeds: Sequence[Deed]) -> None:
+        """Record what is done to many objects, in one statement, each by its actor.
 
         If that fails it raises NotRecordedError, and what is recorded must not be done.
         """
-        deed = Deed(
-            action=action,
-            kind=kind,
-            object_id=object_id,
-            group_id=group_id,
-            before=before,
-            after=after,
-            outcome=outcome,
-        )
-        self.record_many(conn, [deed])
-
-    def record_many(self, conn: Connection, deeds: Sequence[Deed]) -> None:
-        """Record what is done to many objects, in one statement, each by its actor; raises like :meth:`record`."""
         book = self._book
         if book is None or not deeds:
             return
@@ -93,13 +70,10 @@ class AuditTrail:
                 write_rows(conn, self._name, checked)
         except PluginError as error:
             logger.error("nothing is done, since it could not be recorded: %s", error)
-            raise NotRecordedError(
-                f"nothing was done, since {deeds[0].action} could not be recorded: {error}"
-            ) from error
+            text = f"nothing was done, since {deeds[0].action} could not be recorded: {error}"
+            raise NotRecordedError(text) from error
 
-    def note_refused(
-        self, listener: str, actor: Actor, address: str, route: str, path: str, why: str
-    ) -> None:
+    def note_refused(self, listener: str, actor: Actor, address: str, route: str, path: str, why: str) -> None:
         """Note a refused call.
 
         ``route`` is what it wanted, the same for all objects, ``path`` this one, and ``why`` what the caller was told.
@@ -107,14 +81,9 @@ class AuditTrail:
         book = self._book
         if book is None or not isinstance(book, NotesRefusals):
             return
+        at_ms = self._clock.now_ms()
         call = RefusedCall(
-            listener=listener,
-            actor=actor,
-            address=address,
-            route=route,
-            path=path,
-            told=why,
-            at_ms=self._clock.now_ms(),
+            listener=listener, actor=actor, address=address, route=route, path=path, told=why, at_ms=at_ms
         )
         try:
             guarded(self._what, lambda: book.note_refused(call))

@@ -21,6 +21,10 @@ class JobCache:
         # at most this many: those of a job that is read again count twice until the next cut
         self._chars = 0
 
+    def forget(self) -> None:
+        """Remember nothing: the database may have lost commits, and give a revision again."""
+        self.jobs, self._chars = {}, 0
+
     def remember(self, read: Sequence[Job]) -> None:
         """Take jobs that were just read; from any thread."""
         chars = _chars(read)
@@ -33,7 +37,6 @@ class JobCache:
         self._chars += chars
 
     def _cut(self) -> None:
-        """Keep the newest jobs, half of what there may be."""
         kept: list[tuple[int, Job]] = []
         chars = 0
         for pair in reversed(list(self.jobs.items())):

@@ -43,11 +43,7 @@ class ListenerHealth:
 
 
 class RunFeed:
-    """Hands changes to all listeners.
-
-    Args:
-        limit: Changes that may wait for one listener; beyond that the oldest are dropped.
-    """
+    """Hands changes to all listeners; beyond the limit of changes that wait for one, the oldest are dropped."""
 
     def __init__(self, listeners: Mapping[str, RunListener], clock: Clock, *, limit: int) -> None:
         self._clock = clock
@@ -67,12 +63,8 @@ class RunFeed:
         for queue in self._queues:
             queue.close()
             if queue.is_busy():
-                logger.warning(
-                    "run listener %s did not finish in %d ms: %d changes are not delivered",
-                    queue.name,
-                    DRAIN_MS,
-                    queue.health().queued,
-                )
+                text = "run listener %s did not finish in %d ms: %d changes are not delivered"
+                logger.warning(text, queue.name, DRAIN_MS, queue.health().queued)
 
     def health(self) -> list[ListenerHealth]:
         """Return how each listener fares."""
@@ -91,9 +83,7 @@ class ListenerQueue:
     def __post_init__(self) -> None:
         self._log = FailureLog(f"listen-{self.name}", self.clock)
         self._lock = threading.Lock()
-        self._delivered = 0
-        self._dropped = 0
-        self._failures = 0
+        self._delivered = self._dropped = self._failures = 0
         self._last_error = ""
         self._pause_ms = FIRST_PAUSE_MS
         self._warned_ms: int | None = None
@@ -137,7 +127,6 @@ class ListenerQueue:
         )
 
     def _call(self, changes: Sequence[RunChange]) -> bool:
-        """Hand over one batch; return whether the listener took it."""
         try:
             self.listener.on_change(changes)
         except BaseException as error:  # whatever a plugin raises, its thread must go on
@@ -147,7 +136,6 @@ class ListenerQueue:
         return True
 
     def _ended(self, changes: Sequence[RunChange], ok: bool) -> None:
-        """Count a batch; rest after a failure."""
         if ok:
             self._delivered += len(changes)
             self._pause_ms = FIRST_PAUSE_MS
@@ -158,7 +146,6 @@ class ListenerQueue:
             self._pause_ms = min(2 * self._pause_ms, LONGEST_PAUSE_MS)
 
     def _warn(self, count: int, last: RunChange) -> None:
-        """Count dropped changes, and log them at most once a minute."""
         now_ms = self.clock.monotonic_ms()
         with self._lock:
             self._dropped += count
@@ -166,11 +153,5 @@ class ListenerQueue:
                 return
             count = self._dropped - self._warned_dropped
             self._warned_ms, self._warned_dropped = now_ms, self._dropped
-        logger.warning(
-            "run listener %s is too slow: %d changes were dropped, the last one of run %d of job %d (%s)",
-            self.name,
-            count,
-            last.run_id,
-            last.job_id,
-            last.state,
-        )
+        text = "run listener %s is too slow: %d changes were dropped, the last one of run %d of job %d (%s)"
+        logger.warning(text, self.name, count, last.run_id, last.job_id, last.state)

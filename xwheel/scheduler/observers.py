@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from xwheel.errors import OutageError, PluginError
-from xwheel.model import Job, Run
-from xwheel.plugin.observers import Changes, Observer, Rows, SeesDispatches, check_rows
+from xwheel.plugin.observers import Changes, Observer, Rows, SaysWhatChanged, SeesDispatches, check_rows
 from xwheel.plugin.validation import guarded
-from xwheel.scheduler.records import Outcome, Shard
+from xwheel.scheduler.records import Shard
 from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.news import Question
 from xwheel.storage.plugin_rows import insert_rows
 
 logger = logging.getLogger(__name__)
@@ -28,6 +28,11 @@ class Observers:
         self._observers = tuple(observers)
         self._of_dispatches = [item for item in self._observers if isinstance(item, SeesDispatches)]
         self._db = db
+
+    def versions(self) -> Sequence[Question]:
+        """Return what changes with what they refresh; nothing if one of them does not say."""
+        found = [item.version for item in self._observers if isinstance(item, SaysWhatChanged)]
+        return found if len(found) == len(self._observers) else ()
 
     def __bool__(self) -> bool:
         return bool(self._observers)
@@ -48,24 +53,12 @@ class Observers:
                 logger.warning("%s", error)
         return REFRESH_MS
 
-    def record(
-        self,
-        conn: Connection,
-        now_ms: int,
-        *,
-        ended: Sequence[tuple[Run, Outcome]] = (),
-        retried: Collection[int] = frozenset(),
-        inserted: Sequence[Run] = (),
-        stopped: Sequence[tuple[Job, str]] = (),
-    ) -> Noted:
+    def record(self, conn: Connection, changes: Changes) -> Noted:
         """Write the rows that observers have for what the caller's transaction changes; return what was written.
 
         An observer that fails costs its own rows and nothing else: what the database refuses of them is undone up to
-        the point before. The arguments are those of :class:`~xwheel.plugin.observers.Changes`.
+        the point before.
         """
-        if not self._observers:
-            return ()
-        changes = Changes(now_ms=now_ms, ended=ended, retried=retried, inserted=inserted, stopped=stopped)
         return _write(conn, self._observers, changes)
 
     def record_dispatched(self, conn: Connection, now_ms: int, shards: Sequence[Shard]) -> Noted:

@@ -22,18 +22,18 @@ from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.jobs.dependencies import DependencyManager
-from xwheel.scheduler.jobs.jobs import JobManager
+from xwheel.scheduler.jobs.jobs import JobManager, ManyJobsWriter
 from xwheel.scheduler.jobs.owners import JobOwners
 from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.scheduler.jobs.validate import TextLimits
 from xwheel.scheduler.jobs.versions import JobHistory
-from xwheel.scheduler.jobs.writing import ManyJobsWriter
 from xwheel.scheduler.listeners import RunFeed
 from xwheel.scheduler.observers import Observers
 from xwheel.scheduler.runs.kill import RunKiller
 from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.scheduler.runs.run_now import RunNow
 from xwheel.scheduler.scripts.scripts import Scripts
+from xwheel.scheduler.send.recall import EarlyRuns
 from xwheel.scheduler.sources import Sources
 from xwheel.scheduler.timetable import AskedTimetable, CalendarCache
 from xwheel.storage.database.engine import Database
@@ -49,14 +49,9 @@ Transport = Callable[[str, int], HttpClient]
 class SharedParts:
     """What management shares with the stages of a node: database, time, executors, schedules, scripts.
 
-    Args:
-        keys: What executor secrets are sealed under.
-        tls: The authority that calls to executors trust, and the certificate that they show.
-        on_arrival: Called with a group in which an executor became live.
-        transport: Makes the clients of calls to executors; None for real ones.
-
-    Raises:
-        ConfigError: The executor token is empty.
+    ``tls`` has the authority that calls to executors trust, and the certificate that they show; ``transport`` makes
+    their clients, None real ones; ``on_arrival`` is called with a group in which an executor became live. Raises
+    ConfigError if the executor token is empty.
     """
 
     def __init__(
@@ -73,7 +68,7 @@ class SharedParts:
     ) -> None:
         self.config, self.db, self.plugins, self.clock, self.tls = config, db, plugins, clock, tls
         self.audit = AuditTrail(plugins, db, clock)
-        self.run_ids = RunIds(db)
+        self.run_ids = RunIds(db, clock.now_ms)
         self.listeners = RunFeed(plugins.run_listeners, clock, limit=config.plugins.listener_queue)
         db.listen(self.listeners.put if plugins.run_listeners else None)
         self.observers = Observers(plugins.offering(Observer), db)
@@ -119,9 +114,7 @@ class SharedParts:
 class ManagementParts:
     """What people and scripts change, and the logs that they read.
 
-    Args:
-        wake: Called when something is to be claimed or adopted.
-        wake_check: Called when a kill is to be sent.
+    ``wake`` is called when something is to be claimed or adopted, ``wake_check`` when a kill is to be sent.
     """
 
     def __init__(
@@ -132,6 +125,7 @@ class ManagementParts:
         wake_check: Callable[[], None] = lambda: None,
     ) -> None:
         db, clock, limits = shared.db, shared.clock, shared.text_limits
+        early = EarlyRuns(shared.questions, shared.registry, clock, networks=shared.networks, tls=shared.tls)
         self.run_now = RunNow(db, clock, shared.run_ids, shared.scripts, shared.audit, wake, limits=limits)
         self.owners = JobOwners(db, shared.plugins, shared.questions)
         self.jobs = JobManager(
@@ -145,12 +139,13 @@ class ManagementParts:
             shared.questions,
             self.owners,
             wake,
+            early,
             limits=limits,
         )
         self.job_writer = ManyJobsWriter(self.jobs)
         self.dependencies = DependencyManager(db, clock, shared.history, limits=limits)
         self.schedules = ScheduleManager(self.jobs, shared.calendars, shared.audit)
-        self.killer = RunKiller(db, clock, finisher, shared.audit, wake_check)
+        self.killer = RunKiller(db, clock, finisher, shared.audit, early, wake_check)
         self.logs = ExecutorLogs(
             shared.registry,
             clock.now_ms,

@@ -22,7 +22,7 @@ from xwheel.storage.runs import QueuedRun
 
 # a planned run in memory: whole if it was just claimed, otherwise only what tells when it is due
 Queued = QueuedRun | Run
-PARCEL_RUNS: Final = 200  # runs that travel in one request, at most
+PARCEL_RUNS: Final = 500  # runs that travel in one request, at most
 
 
 def new_run(
@@ -61,15 +61,7 @@ def new_run(
         created_ms=now_ms,
         param=param,
         reason=reason,
-        address=None,
-        instance=None,
-        dispatched_ms=None,
-        accepted_ms=None,
         finished_ms=now_ms if skipped else None,
-        check_ms=None,
-        kill_requested=False,
-        result_code=None,
-        message="",
         skip_last_ms=skipped[0] if skipped else None,
         skip_count=skipped[1] if skipped else 0,
     )
@@ -172,6 +164,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     # for what was decided before a send: it counts only while the run is planned under this epoch, since another node
     # may have sent it meanwhile. 0 for anything else
     epoch: int = 0
+    recalled: bool = False  # its executor gave it back before it was due, and will not start it
 
 
 class Fate(StrEnum):
@@ -244,7 +237,5 @@ class Batch:
 
     def cover(self, run_id: int, by: Run) -> None:
         """Note that a run will never go, since a newer one takes its place; only what is planned is cancelled."""
-        text = f"run {by.id} takes its place"
-        self.closed.append(
-            Outcome(run_id=run_id, state=RunState.CANCELLED, reason=RunReason.COVERED, message=text)
-        )
+        state, text = RunState.CANCELLED, f"run {by.id} takes its place"
+        self.closed.append(Outcome(run_id=run_id, state=state, reason=RunReason.COVERED, message=text))

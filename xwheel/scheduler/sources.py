@@ -46,6 +46,12 @@ class Sources:
         self._listed: Mapping[int, tuple[frozenset[str], int]] = {}
         self._chars = 0
 
+    def forget(self) -> None:
+        """Remember nothing: the database may have lost commits, and give a number again."""
+        with self._lock:
+            self._known.clear()
+            self._listed, self._chars = {}, 0
+
     def lacks(self, job: Job) -> bool:
         """Return whether a job cannot run because it has no source."""
         return not job.glue_version and self.has_source(job.glue_type)
@@ -107,22 +113,14 @@ class Sources:
         if not others:
             return
         now_ms = self.clock.monotonic_ms()
-        old = {
-            job.group_id
-            for job in others
-            if not self._is_listed(job) or now_ms - self._listed[job.group_id][1] >= LISTED_MS
-        }
+        until_ms = now_ms - LISTED_MS
+        stale = [job for job in others if not self._is_listed(job) or self._listed[job.group_id][1] <= until_ms]
+        old = {job.group_id for job in stale}
         if old:
             with self.db.read() as conn:
                 groups = executors.get_groups(conn, old)
-            nothing: frozenset[str] = frozenset()
-            self._listed = {
-                **self._listed,
-                **{
-                    key: (frozenset(groups[key].glue_types) if key in groups else nothing, now_ms)
-                    for key in old
-                },
-            }
+            listed = {key: groups[key].glue_types if key in groups else () for key in old}
+            self._listed = {**self._listed, **{key: (frozenset(listed[key]), now_ms) for key in old}}
 
     def _is_listed(self, job: Job) -> bool:
         """Return whether a job's group listed its glue type when :meth:`find` last asked, however long that is ago."""

@@ -61,32 +61,24 @@ class CalendarCache:
 
 
 class Timetable:
-    """Answers when a job fires next.
-
-    Args:
-        calendars: Returns the calendars by name, as they stand now.
-    """
+    """Answers when a job fires next, by the calendars as they stand then."""
 
     def __init__(
         self, types: Mapping[str, ScheduleType], calendars: Callable[[], Mapping[str, Calendar]] = dict
     ) -> None:
-        self._types = types
-        self._calendars = calendars
+        self._types, self._calendars = types, calendars
         # many fires of one job are asked for in a row
         self._last: tuple[Job, ScheduleSpec] | None = None
         # settled here: an attribute of a plugin may be code, too
-        self._awaiting = {
-            name for name, kind in types.items() if getattr(kind, "awaits_completion", False) is True
-        }
+        asked = {name: getattr(kind, "awaits_completion", False) for name, kind in types.items()}
+        self._awaiting = {name for name, answer in asked.items() if answer is True}
 
     def next_fire(self, job: Job, after_ms: int) -> int | None:
         """Return the first due time strictly after an instant, inside start, end and calendars.
 
-        Raises:
-            UnknownNameError: The schedule type is not installed.
-            PluginError: It fails, or returned what is no due time.
-            ScheduleError: The configuration cannot be understood, a calendar is not there, or the calendars leave
-                nothing for years.
+        Raises UnknownNameError if the schedule type is not installed, PluginError if it fails or returned what is no
+        due time, and ScheduleError if the configuration cannot be understood, a calendar is not there, or the
+        calendars leave nothing for years.
         """
         if job.start_ms is not None:
             after_ms = max(after_ms, job.start_ms - 1)
@@ -114,10 +106,8 @@ class Timetable:
             # nothing before the farthest edge can do; a fold or gap of the clock there costs a few more tries
             edge = max(calendar.until(moment) for calendar in against).replace(tzinfo=place)
             after_ms = max(due_ms, int(edge.astimezone(UTC).timestamp() * 1000) - 1)
-        raise ScheduleError(
-            "calendar_exclude" if job.calendar_exclude else "calendar_require",
-            f"leave no due time for ten years (job {job.id})",
-        )
+        field = "calendar_exclude" if job.calendar_exclude else "calendar_require"
+        raise ScheduleError(field, f"leave no due time for ten years (job {job.id})")
 
     def due_ms(self, job: Job, planned_ms: int) -> int:
         """Return when a fire shall be sent: its planned time plus the job's jitter.
@@ -140,10 +130,9 @@ class Timetable:
             for name in getattr(job, field):
                 self._calendar(field, name)
         kind = self._types[job.schedule_type]
+        what = f"schedule type {job.schedule_type}"
         try:
-            guarded(
-                f"schedule type {job.schedule_type}", lambda: kind.check(spec_of(job)), allowed=ScheduleError
-            )
+            guarded(what, lambda: kind.check(spec_of(job)), allowed=ScheduleError)
         except PluginError as error:
             raise ScheduleError("schedule_conf", str(error)) from error
         except ScheduleError as error:
@@ -155,10 +144,7 @@ class Timetable:
     def preview(self, job: Job, after_ms: int, count: int) -> Sequence[int]:
         """Return the next due times, fewer if there are no more."""
         found: list[int] = []
-        while len(found) < count:
-            due_ms = self.next_fire(job, after_ms)
-            if due_ms is None:
-                break
+        while len(found) < count and (due_ms := self.next_fire(job, after_ms)) is not None:
             found.append(due_ms)
             after_ms = due_ms
         return found
@@ -166,9 +152,8 @@ class Timetable:
     def _calendar(self, field: str, name: str) -> Calendar:
         known = self._calendars()
         if name not in known:
-            raise ScheduleError(
-                field, f"no calendar is called {name[:64]!r}; known: {', '.join(sorted(known)) or 'none'}"
-            )
+            names = ", ".join(sorted(known)) or "none"
+            raise ScheduleError(field, f"no calendar is called {name[:64]!r}; known: {names}")
         return known[name]
 
 
@@ -177,21 +162,17 @@ class AskedTimetable(Timetable):
 
     Each question to one that is not trusted goes to a thread and back; planning, which asks for many jobs, has one
     thread for all of them (:mod:`xwheel.scheduler.plan.batches`).
-
-    Args:
-        trusted: Names of the schedule types that are asked at once.
     """
 
     def __init__(
         self,
         types: Mapping[str, ScheduleType],
         calendars: Callable[[], Mapping[str, Calendar]],
-        trusted: Collection[str],
+        trusted: Collection[str],  # names of the schedule types that are asked at once
         questions: PluginQuestions,
     ) -> None:
         super().__init__(types, calendars)
-        self._trusted = trusted
-        self._questions = questions
+        self._trusted, self._questions = trusted, questions
 
     def next_fire(self, job: Job, after_ms: int) -> int | None:
         """Return the first due time strictly after an instant; one that hangs raises PluginError, too."""
@@ -206,9 +187,8 @@ class AskedTimetable(Timetable):
         calendars = self._calendars()
         plain = Timetable(self._types, lambda: calendars)
         try:
-            self._questions.ask(
-                ("check", *_key(job), _Same(calendars)), self._question(job, partial(plain.check, job))
-            )
+            key = ("check", *_key(job), _Same(calendars))
+            self._questions.ask(key, self._question(job, partial(plain.check, job)))
         except UnknownNameError:
             raise
         except PluginError as error:
@@ -245,7 +225,6 @@ class _Same:
 
 
 def _key(job: Job) -> tuple[Hashable, ...]:
-    """Return all that a schedule depends on."""
     exclude, require = tuple(job.calendar_exclude), tuple(job.calendar_require)
     spec = (job.schedule_type, job.schedule_conf, job.timezone, job.anchor_ms)
     return (*spec, job.start_ms, job.end_ms, exclude, require)

@@ -9,12 +9,9 @@ class Wakeups:
     """One event for each loop that others wake; any thread may set them."""
 
     def __init__(self) -> None:
-        self.lease = Event()
-        self.claim = Event()
-        self.adopt = Event()
-        self.tick = Event()
-        self.results = Event()
-        self.check = Event()
+        self.lease, self.claim, self.adopt = Event(), Event(), Event()
+        self.tick, self.results, self.check = Event(), Event(), Event()
+        self.registry, self.calendars, self.observers = Event(), Event(), Event()
         # counts transactions that failed and may have been committed nevertheless; adopting then looks for what they
         # planned. A count that another thread overwrites makes no difference: it only has to change
         self.failures = 0
@@ -25,8 +22,9 @@ class Wakeups:
         self.adopt.set()
 
     def note_failure(self) -> None:
-        """Let the next adoption look for all rows that memory lost, those not due yet included."""
+        """Let adopting look at once for all rows that memory lost, those not due yet included."""
         self.failures += 1
+        self.adopt.set()
 
     def note_partitions(self, came_back: bool) -> None:
         """Plan for partitions that came; some that came back may have rows that memory let go of."""

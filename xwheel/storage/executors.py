@@ -13,8 +13,16 @@ from xwheel.errors import ConflictError
 from xwheel.model import NO_SECRET, SHARED_SECRET, EnteredAddress, ExecutorGroup, RegisteredExecutor
 from xwheel.storage.database.bulk import fetch_rows, update_many
 from xwheel.storage.database.rows import insert_row, one_row
-from xwheel.storage.schema.access_tables import api_token, executor_secret
-from xwheel.storage.schema.tables import IS_SENT, entered_address, executor, executor_group, job, run
+from xwheel.storage.schema.tables import (
+    IS_SENT,
+    api_token,
+    entered_address,
+    executor,
+    executor_group,
+    executor_secret,
+    job,
+    open_run,
+)
 
 REGISTERED: Final = (
     "group_id", "address", "registered_as", "kind", "generation", "instance", "boot", "seen_ms", "secret_id", "by_hand",
@@ -22,9 +30,7 @@ REGISTERED: Final = (
 )  # fmt: skip
 """Columns of an executor's row that hold what it registered with, besides its labels."""
 
-MAX_ADDRESSES: Final = 2000
-"""Each address that people entered is asked every ten seconds, by one node."""
-
+MAX_ADDRESSES: Final = 2000  # each address that people entered is asked every ten seconds, by one node
 _PROVES_LESS: Final = func.coalesce(executor.c.secret_id, SHARED_SECRET) <= SHARED_SECRET
 """It registered with the token that all share, or with a group's digest-only one, and with no executor secret."""
 
@@ -34,6 +40,8 @@ _IS_NAMED: Final = exists().where(
     entered_address.c.secret_id > SHARED_SECRET,
 )
 """A person entered the address with an executor secret."""
+
+_ADDRESSES = select(*(entered_address.c[name] for name in ("group_id", "address", "secret_id", "error")))
 
 
 def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecutor:
@@ -55,22 +63,7 @@ def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecu
         moved = and_(executor.c.instance == item.instance, executor.c.address != item.address)
         conn.execute(delete(executor).where(executor.c.group_id == item.group_id, moved))
     row = conn.execute(select(executor).where(same)).one()
-    return _executor(row, item.suspect_until_ms)
-
-
-def is_elsewhere(conn: Connection, item: RegisteredExecutor, since_ms: int) -> bool:
-    """Return whether an executor of another group that was seen since then has the address.
-
-    An executor that registered with a group's token does not keep away one that registers with a secret.
-    """
-    others = select(executor.c.id).where(
-        executor.c.address == item.address,
-        executor.c.group_id != item.group_id,
-        executor.c.seen_ms >= since_ms,
-    )
-    if item.secret_id != NO_SECRET:
-        others = others.where(func.coalesce(executor.c.secret_id, SHARED_SECRET) != NO_SECRET)
-    return conn.execute(others.limit(1)).first() is not None
+    return _record(dict(row._mapping), item.suspect_until_ms)
 
 
 def is_named(conn: Connection, address: str, group_id: int | None = None) -> bool:
@@ -83,14 +76,19 @@ def is_named(conn: Connection, address: str, group_id: int | None = None) -> boo
     return conn.execute(query.limit(1)).first() is not None
 
 
-def taken_elsewhere(conn: Connection, group_id: int, addresses: Collection[str], since_ms: int) -> list[str]:
-    """Return those of the addresses that keep out one that proves a secret of a group, as :func:`is_elsewhere` says."""
+def taken_elsewhere(
+    conn: Connection, group_id: int, addresses: Collection[str], since_ms: int, *, secret_id: int | None = None
+) -> list[str]:
+    """Return those of the addresses that an executor of another group has that was seen since then.
+
+    An executor that registered with a group's token keeps out only those that do so, too: whose ``secret_id`` is
+    NO_SECRET.
+    """
     query = select(executor.c.address).where(
-        executor.c.address.in_(addresses),
-        executor.c.group_id != group_id,
-        executor.c.seen_ms >= since_ms,
-        func.coalesce(executor.c.secret_id, SHARED_SECRET) != NO_SECRET,
+        executor.c.address.in_(addresses), executor.c.group_id != group_id, executor.c.seen_ms >= since_ms
     )
+    if secret_id != NO_SECRET:
+        query = query.where(func.coalesce(executor.c.secret_id, SHARED_SECRET) != NO_SECRET)
     return sorted(set(conn.execute(query).scalars())) if addresses else []
 
 
@@ -108,8 +106,7 @@ def delete_executor(
 
 def list_addresses(conn: Connection, group_ids: Collection[int] | None = None) -> list[EnteredAddress]:
     """Return the addresses that people entered, for some groups or for all, sorted within each group."""
-    columns = (entered_address.c.group_id, entered_address.c.address, entered_address.c.secret_id)
-    query = select(*columns, entered_address.c.error).order_by(*columns[:2])
+    query = _ADDRESSES.order_by(entered_address.c.group_id, entered_address.c.address)
     if group_ids is not None:
         query = query.where(entered_address.c.group_id.in_(sorted(group_ids)))
     return [EnteredAddress(**row._mapping) for row in conn.execute(query)]
@@ -117,11 +114,8 @@ def list_addresses(conn: Connection, group_ids: Collection[int] | None = None) -
 
 def is_entered(conn: Connection, group_id: int, address: str, secret_id: int) -> bool:
     """Return whether a person entered an address for a group with this secret."""
-    query = select(entered_address.c.id).where(
-        entered_address.c.group_id == group_id,
-        entered_address.c.address == address,
-        entered_address.c.secret_id == secret_id,
-    )
+    key = entered_address.c
+    query = select(key.id).where(key.group_id == group_id, key.address == address, key.secret_id == secret_id)
     return conn.execute(query).first() is not None
 
 
@@ -147,11 +141,9 @@ def replace_addresses(conn: Connection, group_id: int, wanted: Mapping[str, int]
         conn.execute(delete(executor).where(mine, less))
     new = [address for address, secret_id in wanted.items() if known.get(address) != secret_id]
     if new:
-        values = [
-            {"group_id": group_id, "address": address, "secret_id": wanted[address], "error": ""}
-            for address in new
-        ]
-        conn.execute(insert(entered_address), values)
+        values = {"group_id": group_id, "error": ""}
+        rows = [{**values, "address": address, "secret_id": wanted[address]} for address in new]
+        conn.execute(insert(entered_address), rows)
         if conn.execute(select(func.count()).select_from(entered_address)).scalar_one() > MAX_ADDRESSES:
             raise ConflictError(
                 f"all groups together may have {MAX_ADDRESSES} addresses by hand: let executors register themselves"
@@ -166,10 +158,7 @@ def update_address_error(conn: Connection, item: EnteredAddress, error: str) -> 
 
 def find_secret_user(conn: Connection, secret_id: int) -> EnteredAddress | None:
     """Return an address by hand that is called with a secret, or None."""
-    columns = (entered_address.c.group_id, entered_address.c.address, entered_address.c.secret_id)
-    row = conn.execute(
-        select(*columns).where(entered_address.c.secret_id == secret_id).limit(1)
-    ).one_or_none()
+    row = conn.execute(_ADDRESSES.where(entered_address.c.secret_id == secret_id).limit(1)).one_or_none()
     return None if row is None else EnteredAddress(**row._mapping)
 
 
@@ -193,9 +182,7 @@ class ExecutorReader:
         query = select(executor).where(counts).order_by(executor.c.group_id, executor.c.address)
         rows = [tuple(row) for row in fetch_rows(conn, query)]
         names = executor.c.keys()
-        self._known = {
-            row: self._known.get(row) or _record(dict(zip(names, row, strict=True))) for row in rows
-        }
+        self._known = {row: self._known.get(row) or _record(dict(zip(names, row, strict=True))) for row in rows}
         return list(self._known.values())
 
 
@@ -211,18 +198,12 @@ def sweep_executors(conn: Connection, before_ms: int) -> int:
 
 def count_runs(conn: Connection) -> dict[str, int]:
     """Return how many runs are dispatching or running at each address; every open row has a time of its next check."""
-    query = select(run.c.address, func.count()).where(IS_SENT).group_by(run.c.address)
+    query = select(open_run.c.address, func.count()).where(IS_SENT).group_by(open_run.c.address)
     return {row[0]: row[1] for row in conn.execute(query) if row[0] is not None}
 
 
 def insert_group(
-    conn: Connection,
-    *,
-    app_name: str,
-    title: str,
-    now_ms: int,
-    max_running: int = 0,
-    glue_types: Sequence[str] = (),
+    conn: Connection, *, app_name: str, title: str, now_ms: int, max_running: int = 0, glue_types: Sequence[str] = ()
 ) -> ExecutorGroup:
     """Create a group. Raises ConflictError: the app name is taken."""
     values = {
@@ -241,12 +222,9 @@ def insert_group(
 
 
 def get_group(conn: Connection, group_id: int, *, lock: bool = False) -> ExecutorGroup:
-    """Return a group; ``lock`` holds its row until the transaction ends.
-
-    Raises NotFoundError: it does not exist.
-    """
+    """Return a group; ``lock`` holds its row until the transaction ends. Raises NotFoundError: it does not exist."""
     query = select(executor_group).where(executor_group.c.id == group_id)
-    return _group(one_row(conn, query.with_for_update() if lock else query, "group", group_id))
+    return _group(one_row(conn, query, "group", group_id, lock=lock))
 
 
 def get_groups(conn: Connection, ids: Collection[int]) -> dict[int, ExecutorGroup]:
@@ -262,12 +240,7 @@ def find_group(conn: Connection, app_name: str) -> ExecutorGroup | None:
 
 
 def list_groups(
-    conn: Connection,
-    *,
-    prefix: str = "",
-    after_id: int = 0,
-    limit: int = 1000,
-    groups: Collection[int] | None = None,
+    conn: Connection, *, prefix: str = "", after_id: int = 0, limit: int = 1000, groups: Collection[int] | None = None
 ) -> list[ExecutorGroup]:
     """Return groups by id whose app name begins with a text; only those among ``groups`` unless None."""
     query = select(executor_group).where(executor_group.c.id > after_id)
@@ -299,29 +272,20 @@ def delete_group(conn: Connection, group_id: int) -> None:
     has_jobs = select(job.c.id).where(job.c.group_id == group_id, job.c.deleted_ms.is_(None)).limit(1)
     if conn.execute(has_jobs).first() is not None:
         raise ConflictError(f"group {group_id} still has jobs: delete them first")
-    conn.execute(delete(executor).where(executor.c.group_id == group_id))
-    conn.execute(delete(entered_address).where(entered_address.c.group_id == group_id))
-    conn.execute(delete(api_token).where(api_token.c.group_id == group_id))
-    conn.execute(delete(executor_secret).where(executor_secret.c.group_id == group_id))
+    for table in (executor, entered_address, api_token, executor_secret):
+        conn.execute(delete(table).where(table.c.group_id == group_id))
     conn.execute(delete(executor_group).where(executor_group.c.id == group_id))
 
 
 def _group(row: Row[Any]) -> ExecutorGroup:
-    values = dict(row._mapping)
-    names = values.pop("glue_types")
-    return ExecutorGroup(**values, glue_types=tuple(json.loads(names)) if names else ())
+    names = tuple(json.loads(row.glue_types)) if row.glue_types else ()
+    return ExecutorGroup(**{**row._mapping, "glue_types": names})
 
 
 def _names(glue_types: Sequence[str]) -> str | None:
     return json.dumps(list(glue_types)) if glue_types else None
 
 
-def _executor(row: Row[Any], suspect_until_ms: int = 0) -> RegisteredExecutor:
-    return _record(dict(row._mapping), suspect_until_ms)
-
-
-def _record(values: dict[str, Any], suspect_until_ms: int = 0) -> RegisteredExecutor:
-    labels = values.pop("labels")
-    return RegisteredExecutor(
-        **values, suspect_until_ms=suspect_until_ms, labels=json.loads(labels) if labels else {}
-    )
+def _record(row: Mapping[str, Any], suspect_until_ms: int = 0) -> RegisteredExecutor:
+    labels = json.loads(row["labels"]) if row["labels"] else {}
+    return RegisteredExecutor(**{**row, "labels": labels, "suspect_until_ms": suspect_until_ms})

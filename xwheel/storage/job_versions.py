@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import astuple, replace
 from sqlalchemy import Connection, Row, delete, func, select
 
 from xwheel.model.versions import JobVersion
@@ -19,16 +20,13 @@ COLUMNS: Final = tuple(job_version.c[name] for name in _NAMES)
 
 def insert_versions(conn: Connection, versions: Sequence[JobVersion]) -> None:
     """Write versions of jobs whose rows are locked, in one statement; those that are there already stay as they are."""
-    rows = [tuple(_values(version).values()) for version in versions]
+    texts = [msgspec.json.encode(version.definition).decode() for version in versions]
+    rows = [astuple(replace(item, definition=text)) for item, text in zip(versions, texts, strict=True)]
     insert_many(conn, job_version, _NAMES, rows, keep="id")
 
 
 def get_version(conn: Connection, job_id: int, revision: int) -> JobVersion:
-    """Return a version of a job with its definition.
-
-    Raises:
-        NotFoundError: There is none of that revision, or it is not kept any more.
-    """
+    """Return a version of a job with its definition; raises NotFoundError if it was never there or is not kept."""
     query = select(*COLUMNS).where(job_version.c.job_id == job_id, job_version.c.revision == revision)
     return version_of(one_row(conn, query, f"version of job {job_id} at revision", revision))
 
@@ -63,11 +61,6 @@ def delete_until(conn: Connection, last: Mapping[int, int]) -> int:
 def delete_of(conn: Connection, job_ids: Collection[int]) -> None:
     """Delete all versions of jobs."""
     conn.execute(delete(job_version).where(job_version.c.job_id.in_(sorted(job_ids))))
-
-
-def _values(version: JobVersion) -> dict[str, Any]:
-    values = {name: getattr(version, name) for name in _NAMES}
-    return {**values, "definition": msgspec.json.encode(version.definition).decode()}
 
 
 def version_of(row: Row[Any]) -> JobVersion:

@@ -8,85 +8,46 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from enum import EnumType
+from functools import lru_cache, partial
+from typing import Any, Final, NamedTuple, get_origin, get_type_hints
+from zlib import crc32
 
-from sqlalchemy import Column, Connection, Row, delete, exists, insert, or_, select, text, update
+from sqlalchemy import Column, Connection, Row, Select, Table, delete, exists, insert, or_, select, text, update
 from sqlalchemy.sql.elements import TextClause
 
-from xwheel.model import (
-    PARTITIONS,
-    BlockScope,
-    ChildLink,
-    DeliveryPolicy,
-    Job,
-    JoinMode,
-    MisfirePolicy,
-    Origin,
-    RetryBackoff,
-    Run,
-)
+from xwheel.model import PARTITIONS, ChildLink, Job, Origin, Run
 from xwheel.storage.database.bulk import ById, any_of, fetch_rows, tuple_in, update_many
-from xwheel.storage.database.rows import IN_LIMIT, groups_among, in_parts, insert_row, one_row
-from xwheel.storage.runs import RUN_COLUMNS, run_of
-from xwheel.storage.schema.tables import child_arrival, executor_group, job, job_child, run
+from xwheel.storage.database.direct import Prepared
+from xwheel.storage.database.rows import IN_LIMIT, IS_MEMBER, chunks, groups_among, hold, in_parts, insert_row, one_row
+from xwheel.storage.runs import in_both, of_roots, run_columns, run_of
+from xwheel.storage.schema.tables import child_arrival, executor_group, job, job_child
 
-LIST_COLUMNS: Final = ("calendar_exclude", "calendar_require", "retry_delays_ms")
-ENUM_COLUMNS: Final = {
-    "misfire_policy": MisfirePolicy,
-    "block_scope": BlockScope,
-    "retry_backoff": RetryBackoff,
-    "delivery": DeliveryPolicy,
-    "join_mode": JoinMode,
-}
-LOOK: Final = 10_000
-"""Rows that a page of jobs reads at most, where no index answers."""
-
-NAMES: Final = 20_000
-"""Names of jobs that are looked through for how they begin."""
-
-PAIRS: Final = 1000
-"""Pairs of ids in one statement."""
+LOOK: Final = 10_000  # rows that a page of jobs reads at most, where no index answers
+NAMES: Final = 20_000  # names of jobs that are looked through for how they begin
+PAIRS: Final = 1000  # pairs of ids in one statement
 
 # in the order of the record, so that a row goes into it by position
 _JOB_NAMES: Final = Job.__struct_fields__
 JOB_COLUMNS = [job.c[name] for name in _JOB_NAMES]
-_ENUM_PLACES: list[tuple[int, dict[Any, Any]]] = [
-    (_JOB_NAMES.index(name), {member.value: member for member in kind}) for name, kind in ENUM_COLUMNS.items()
+_KINDS: Final = get_type_hints(Job)
+# drivers may give 0 and 1 for booleans, which are the same keys
+_CHOICES: Final[list[tuple[int, dict[Any, Any]]]] = [
+    (place, {False: False, True: True} if _KINDS[name] is bool else {str(one): one for one in _KINDS[name]})
+    for place, name in enumerate(_JOB_NAMES)
+    if isinstance(_KINDS[name], EnumType) or _KINDS[name] is bool
 ]
-# drivers may give 0 and 1, which are the same keys
-_ENUM_PLACES += [(_JOB_NAMES.index(name), {False: False, True: True}) for name in ("enabled", "recover_lost")]
-_LIST_PLACES: Final = [_JOB_NAMES.index(name) for name in LIST_COLUMNS]
+LISTS: Final = {name: place for place, name in enumerate(_JOB_NAMES) if get_origin(_KINDS[name]) is tuple}
 
-_JOBS = ById(job.c.id, lambda among: select(*JOB_COLUMNS).where(among))
-_JOBS_THERE = ById(job.c.id, lambda among: select(*JOB_COLUMNS).where(among, job.c.deleted_ms.is_(None)))
-_NAMES = ById(
-    job.c.id,
-    lambda among: (
-        select(job.c.id, job.c.name, executor_group.c.app_name, job.c.group_id)
-        .outerjoin(executor_group, executor_group.c.id == job.c.group_id)
-        .where(among)
-    ),
-)
-_LOCK_FIRES = ById(
-    job.c.id,
-    lambda among: (
-        select(job.c.id, job.c.revision, job.c.next_fire_ms, job.c.enabled)
-        .where(among)
-        .order_by(job.c.id)
-        .with_for_update()
-    ),
-)
-_FOLLOW_UPS = ById(
-    run.c.id,
-    lambda among: (
-        select(run.c.job_id, run.c.root_id, job.c.awaits_root)
-        .join(job, job.c.id == run.c.job_id)
-        .where(
-            among,
-            or_(job.c.awaits_root == run.c.root_id, exists().where(job_child.c.parent_id == run.c.job_id)),
-        )
-    ),
+_JOBS = ById(job.c.id, select(*JOB_COLUMNS).where)
+_JOBS_THERE = ById(job.c.id, select(*JOB_COLUMNS).where(job.c.deleted_ms.is_(None)).where)
+_NAMED = select(job.c.id, job.c.name, executor_group.c.app_name, job.c.group_id)
+NAMES_OF = ById(job.c.id, _NAMED.outerjoin(executor_group, executor_group.c.id == job.c.group_id).where)
+_FIRES = select(job.c.id, job.c.revision, job.c.next_fire_ms, job.c.enabled)
+_LOCK_FIRES = ById(job.c.id, _FIRES.order_by(job.c.id).with_for_update().where)
+_HAS_CHILDREN = exists().where(job_child.c.parent_id == job.c.id)
+_FOLLOWED = ById(
+    job.c.id, select(job.c.id, job.c.awaits_root).where(or_(job.c.awaits_root.is_not(None), _HAS_CHILDREN)).where
 )
 
 
@@ -102,26 +63,18 @@ class JobCursor(NamedTuple):
 
 
 class JobFilter(NamedTuple):
-    """Which jobs are wanted; what is None wants all.
-
-    Attributes:
-        name: The whole name.
-        name_contains: A part of the name, whatever the case.
-        search: A part of the name, the description or the handler, whatever the case.
-        deleted: Deleted jobs, and only these; they are there as long as any of their runs.
-        groups: Only jobs of these.
-    """
+    """Which jobs are wanted; what is None wants all."""
 
     group_id: int | None = None
-    name: str | None = None
-    name_contains: str | None = None
+    name: str | None = None  # the whole name
+    name_contains: str | None = None  # a part of the name, whatever the case
     handler: str | None = None
     enabled: bool | None = None
     schedule_type: str | None = None
     glue_type: str | None = None
-    search: str | None = None
-    deleted: bool = False
-    groups: Collection[int] | None = None
+    search: str | None = None  # a part of the name, the description or the handler, whatever the case
+    deleted: bool = False  # deleted jobs, and only these; they are there as long as any of their runs
+    groups: Collection[int] | None = None  # only jobs of these
 
 
 class FoundJobs(NamedTuple):
@@ -132,18 +85,6 @@ class FoundJobs(NamedTuple):
 
     jobs: list[Job]
     next: int | None
-
-
-class FollowUp(NamedTuple):
-    """What the end of a run may set in motion, as it stands before its job is locked.
-
-    Attributes:
-        is_awaited: The job's next fire is set when this run's root has ended.
-    """
-
-    job_id: int
-    root_id: int
-    is_awaited: bool
 
 
 class Arrival(NamedTuple):
@@ -157,9 +98,10 @@ class Arrival(NamedTuple):
 
 
 def insert_job(conn: Connection, values: Mapping[str, Any]) -> Job:
-    """Create a job; its partition follows from its id."""
+    """Create a job; its partition follows from its id, also where ids rise by more than one, as members' do."""
     job_id = insert_row(conn, job, {**_row(values), "partition": 0})
-    return update_job(conn, job_id, {"partition": job_id % PARTITIONS})
+    number = crc32(b"%d" % job_id) if conn.info.get(IS_MEMBER) else job_id
+    return update_job(conn, job_id, {"partition": number % PARTITIONS})
 
 
 def get_job(conn: Connection, job_id: int, *, lock: bool = False) -> Job:
@@ -168,7 +110,7 @@ def get_job(conn: Connection, job_id: int, *, lock: bool = False) -> Job:
     Raises NotFoundError: it does not exist.
     """
     query = select(*JOB_COLUMNS).where(job.c.id == job_id, job.c.deleted_ms.is_(None))
-    return _job(one_row(conn, query.with_for_update() if lock else query, "job", job_id))
+    return _job(one_row(conn, query, "job", job_id, lock=lock))
 
 
 def get_jobs(conn: Connection, ids: Collection[int], *, deleted: bool = True) -> dict[int, Job]:
@@ -184,7 +126,9 @@ def lock_jobs(conn: Connection, ids: Collection[int]) -> dict[int, Job]:
     if not ids:
         return {}
     query = select(*JOB_COLUMNS).where(any_of(conn, job.c.id, sorted(ids)), job.c.deleted_ms.is_(None))
-    return {row.id: _job(row) for row in conn.execute(query.order_by(job.c.id).with_for_update())}
+    found = {row.id: _job(row) for row in conn.execute(query.order_by(job.c.id).with_for_update())}
+    hold(conn, "job", found)
+    return found
 
 
 def page_jobs(
@@ -196,16 +140,12 @@ def page_jobs(
     """
     own = groups_among(wanted.groups, wanted.group_id)
     parts: Sequence[int | None] = [None] if own is None else own
-    share = max(limit + 1, look // max(1, len(parts)))
-    ids: list[int] = []
-    horizon: int | None = None
-    for group_id in parts:
-        part = wanted._replace(group_id=group_id, groups=None)
-        found, until = _range_of_jobs(conn, part, after_id, limit, share if len(parts) > 1 else look)
-        ids += found
-        if until is not None:
-            horizon = until if horizon is None else min(horizon, until)
-    ids = sorted(job_id for job_id in ids if horizon is None or job_id <= horizon)
+    if len(parts) > 1:
+        look = max(limit + 1, look // len(parts))
+    ways = [wanted._replace(group_id=group_id, groups=None) for group_id in parts]
+    ranges = [_range_of_jobs(conn, way, after_id, limit, look) for way in ways]
+    horizon = min((until for _, until in ranges if until is not None), default=None)
+    ids = sorted(one for found, _ in ranges for one in found if horizon is None or one <= horizon)
     following = ids[limit - 1] if len(ids) > limit else horizon
     known = get_jobs(conn, ids[:limit], deleted=wanted.deleted)
     page = [known[item] for item in ids[:limit] if item in known]
@@ -230,10 +170,13 @@ def _range_of_jobs(
     return ids, rows[-1].id if len(rows) == most else None
 
 
+_EXACT: Final = ("name", "handler", "enabled", "schedule_type", "glue_type")
+
+
 def columns_of(wanted: JobFilter) -> list[Column[Any]]:
     """Return the columns that say whether a job is wanted."""
-    names = ("id", "name", "handler", "enabled", "schedule_type", "glue_type")
-    return [job.c[name] for name in (*names, *(("description",) if wanted.search is not None else ()))]
+    names = ["id", *_EXACT, *(["description"] if wanted.search is not None else [])]
+    return [job.c[name] for name in names]
 
 
 def fits(row: Row[Any], wanted: JobFilter) -> bool:
@@ -241,8 +184,7 @@ def fits(row: Row[Any], wanted: JobFilter) -> bool:
 
     Compared here and not in the database: each of them has its own idea of letters and their case.
     """
-    exact = ("name", "handler", "enabled", "schedule_type", "glue_type")
-    if any(getattr(wanted, name) not in (None, getattr(row, name)) for name in exact):
+    if any(getattr(wanted, name) not in (None, getattr(row, name)) for name in _EXACT):
         return False
     if wanted.name_contains is not None and wanted.name_contains.casefold() not in row.name.casefold():
         return False
@@ -275,7 +217,7 @@ def find_names(
     """
     if not ids:
         return {}
-    rows = fetch_rows(conn, *_NAMES(conn, sorted(ids)))
+    rows = fetch_rows(conn, *NAMES_OF(conn, sorted(ids)))
     return {
         job_id: (name, app_name or "")
         for job_id, name, app_name, group_id in rows
@@ -292,18 +234,16 @@ def find_namesake(conn: Connection, group_id: int, name: str) -> int | None:
 def find_glue_user(conn: Connection, group_id: int, glue_types: Collection[str]) -> Job | None:
     """Return a job of a group that has one of these glue types, the first one by id, or None."""
     query = select(*JOB_COLUMNS).where(job.c.group_id == group_id, job.c.deleted_ms.is_(None))
-    row = conn.execute(
-        query.where(job.c.glue_type.in_(sorted(glue_types))).order_by(job.c.id).limit(1)
-    ).one_or_none()
+    query = query.where(job.c.glue_type.in_(sorted(glue_types)))
+    row = conn.execute(query.order_by(job.c.id).limit(1)).one_or_none()
     return None if row is None else _job(row)
 
 
 def find_calendar_users(conn: Connection, name: str) -> list[int]:
     """Return ids of jobs that exclude or require a calendar."""
     quoted = json.dumps(name, ensure_ascii=False)
-    used = job.c.calendar_exclude.contains(quoted, autoescape=True) | job.c.calendar_require.contains(
-        quoted, autoescape=True
-    )
+    columns = (job.c.calendar_exclude, job.c.calendar_require)
+    used = or_(*(column.contains(quoted, autoescape=True) for column in columns))
     query = select(job.c.id).where(used, job.c.deleted_ms.is_(None)).order_by(job.c.id)
     return list(conn.execute(query).scalars())
 
@@ -316,16 +256,10 @@ def update_job(conn: Connection, job_id: int, values: Mapping[str, Any]) -> Job:
 
 def stop_jobs(conn: Connection, ids: Collection[int], now_ms: int, *, deleted_ms: int | None = None) -> None:
     """Let jobs whose rows are locked fire no more; ``deleted_ms`` is written if given."""
-    values = {
-        "enabled": False,
-        "next_fire_ms": None,
-        "awaits_root": None,
-        "revision": job.c.revision + 1,
-        "updated_ms": now_ms,
-    }
-    if deleted_ms is not None:
-        values["deleted_ms"] = deleted_ms
-    conn.execute(update(job).where(any_of(conn, job.c.id, sorted(ids))).values(values))
+    stopped = {"enabled": False, "next_fire_ms": None, "awaits_root": None}
+    change = update(job).where(any_of(conn, job.c.id, sorted(ids))).values(stopped)
+    change = change.values(revision=job.c.revision + 1, updated_ms=now_ms)
+    conn.execute(change if deleted_ms is None else change.values(deleted_ms=deleted_ms))
 
 
 def delete_jobs(conn: Connection, ids: Collection[int], now_ms: int) -> None:
@@ -344,12 +278,11 @@ def find_due_jobs(
     if not partitions:
         return [], False
     each = max(1, -(-limit // len(partitions)))
-    values = {"horizon_ms": horizon_ms, "each": each}
-    if after_ms is not None:
-        values["after_ms"] = after_ms
-    ids = list(conn.execute(_due_query(tuple(partitions), after_ms is not None), values).scalars())
-    fullest = max(Counter(job_id % PARTITIONS for job_id in ids).values(), default=0)
-    return ids, fullest >= each
+    query = _due_ids(tuple(partitions), is_bounded=after_ms is not None)
+    values = {"horizon_ms": horizon_ms, "each": each, **({} if after_ms is None else {"after_ms": after_ms})}
+    rows = query.fetch(conn, values)
+    fullest = max(Counter(part for _, part in rows).values(), default=0)
+    return [job_id for job_id, _ in rows], fullest >= each
 
 
 def lock_fires(conn: Connection, ids: Collection[int]) -> dict[int, tuple[int, int | None, bool]]:
@@ -368,28 +301,24 @@ def update_seen_fires(conn: Connection, updates: Sequence[JobCursor], seen: Mapp
 
     If not, some may be written: roll back.
     """
+    before = {job_id: (was.revision, was.next_fire_ms, was.enabled) for job_id, was in seen.items()}
     if conn.dialect.name == "sqlite":  # a writer is alone, so the update itself may compare
-        rows = [
-            (*cursor, was.revision, was.next_fire_ms, was.enabled)
-            for cursor in updates
-            for was in (seen[cursor.id],)
-        ]
         names = ("revision", "next_fire_ms", "enabled")
+        rows = [(*cursor, *before[cursor.id]) for cursor in updates]
         return update_many(conn, job, JobCursor._fields[1:], rows, seen=names) == len(rows)
-    now = lock_fires(conn, seen)
-    if any(now.get(was.id) != (was.revision, was.next_fire_ms, was.enabled) for was in seen.values()):
+    if lock_fires(conn, seen) != before:
         return False
     update_fires(conn, updates)
     return True
 
 
-def list_follow_ups(conn: Connection, run_ids: Sequence[int]) -> list[FollowUp]:
-    """Return which of these runs have a job that has children or waits for their root; nothing is locked.
+def find_followed(conn: Connection, ids: Collection[int]) -> dict[int, int | None]:
+    """Return which of these jobs do something when a run of theirs ends: they have children, or wait for a root.
 
-    Most runs have neither, so most batches get nothing back.
+    Job id to the root that it waits for, None for one that only has children; nothing is locked. Most jobs have
+    neither, so most batches get nothing back.
     """
-    found = fetch_rows(conn, *_FOLLOW_UPS(conn, run_ids))
-    return [FollowUp(job_id, root_id, awaited == root_id) for job_id, root_id, awaited in found]
+    return dict(fetch_rows(conn, *_FOLLOWED(conn, sorted(ids))))
 
 
 def children_of(conn: Connection, parents: Collection[int]) -> list[ChildLink]:
@@ -406,10 +335,8 @@ def replace_children(conn: Connection, parent_id: int, links: Sequence[ChildLink
     """Make these the links of a parent."""
     conn.execute(delete(job_child).where(job_child.c.parent_id == parent_id))
     if links:
-        values = [
-            {"parent_id": link.parent_id, "child_id": link.child_id, "param": link.param} for link in links
-        ]
-        conn.execute(insert(job_child), values)
+        names = job_child.c.keys()
+        conn.execute(insert(job_child), [{name: getattr(link, name) for name in names} for link in links])
 
 
 def delete_links(conn: Connection, job_ids: Collection[int]) -> None:
@@ -423,22 +350,28 @@ def delete_links(conn: Connection, job_ids: Collection[int]) -> None:
 
 def list_root_runs(conn: Connection, roots: Collection[int]) -> list[Run]:
     """Return all runs of these fires: every shard and every attempt."""
-    query = select(*RUN_COLUMNS).order_by(run.c.id)
-    rows = in_parts(conn, sorted(roots), IN_LIMIT, lambda part: query.where(run.c.root_id.in_(part)))
-    return [run_of(row) for row in rows]
+
+    def of(part: Sequence[int], table: Table) -> Select[Any]:
+        return select(*run_columns(table)).where(of_roots(table, part))
+
+    parts = chunks(sorted(roots), IN_LIMIT)
+    found = {row[0]: run_of(row) for part in parts for row in conn.execute(in_both(partial(of, part)))}
+    return [run for _, run in sorted(found.items())]
 
 
 def find_recovered(conn: Connection, shards: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
     """Return which ``(root, shard index)`` have had a recovery run; one that was cancelled unsent does not count."""
-    query = select(run.c.root_id, run.c.shard_index).where(
-        # cancelling by an edit, a stop or a late outcome negates the key
-        run.c.origin == str(Origin.RECOVERY),
-        run.c.origin_key > 0,
-    )
-    rows = in_parts(
-        conn, sorted(shards), PAIRS, lambda part: query.where(run.c.root_id.in_([root for root, _ in part]))
-    )
-    return {(row.root_id, row.shard_index) for row in rows}
+
+    def of(roots: Sequence[int], table: Table) -> Select[Any]:
+        return select(table.c.root_id, table.c.shard_index).where(
+            # cancelling by an edit, a stop or a late outcome negates the key
+            table.c.origin == str(Origin.RECOVERY),
+            table.c.origin_key > 0,
+            of_roots(table, roots),
+        )
+
+    parts = chunks(sorted({root for root, _ in shards}), PAIRS)
+    return {(row.root_id, row.shard_index) for part in parts for row in conn.execute(in_both(partial(of, part)))}
 
 
 def list_arrivals(conn: Connection, places: Iterable[tuple[int, int]]) -> list[Arrival]:
@@ -458,39 +391,39 @@ def insert_arrivals(conn: Connection, arrivals: Sequence[Arrival]) -> None:
 def _job(row: Row[Any]) -> Job:
     # the same as asking the row and the enums by name, in a fraction of the time
     values = list(row)
-    for place, members in _ENUM_PLACES:
+    for place, members in _CHOICES:
         values[place] = members[values[place]]
-    for place in _LIST_PLACES:
-        text = values[place]
-        values[place] = tuple(json.loads(text)) if text != "[]" else ()
+    for place in LISTS.values():
+        values[place] = tuple(json.loads(values[place])) if values[place] != "[]" else ()
     return Job(*values)
 
 
 def _row(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as their columns take them."""
-    lists = {
-        name: json.dumps(list(values[name]), ensure_ascii=False) for name in LIST_COLUMNS if name in values
-    }
-    return {**values, **lists}
+    lists = LISTS.keys() & values.keys()
+    return {**values, **{name: json.dumps(list(values[name]), ensure_ascii=False) for name in lists}}
 
 
 @lru_cache(maxsize=128)
-def _due_query(partitions: tuple[int, ...], is_bounded: bool) -> TextClause:
-    """Return the union of one limited range for each partition.
+def due_query(partitions: tuple[int, ...], columns: str = "id", *, is_bounded: bool = False) -> TextClause:
+    """Return the union of one limited range for each partition, whose number comes last.
 
     Written as text: building sixty-four selects out of objects took a hundred times as long as running them.
     """
-    bound = "AND job.next_fire_ms > :after_ms " if is_bounded else ""
+    bound = "AND next_fire_ms > :after_ms " if is_bounded else ""
     parts = (
-        f"SELECT id FROM (SELECT job.id AS id FROM job WHERE job.partition = {int(partition)} "  # noqa: S608 - numbers
-        f"AND job.next_fire_ms <= :horizon_ms {bound}ORDER BY job.next_fire_ms LIMIT :each) AS part{int(partition)}"
-        for partition in partitions
+        f"SELECT {columns}, {part:d} FROM (SELECT {columns} FROM job WHERE job.partition = {part:d} "  # noqa: S608 - numbers
+        f"AND next_fire_ms <= :horizon_ms {bound}ORDER BY next_fire_ms LIMIT :each) AS part{part:d}"
+        for part in partitions
     )
     return text(" UNION ALL ".join(parts))
 
 
+@lru_cache(maxsize=128)
+def _due_ids(partitions: tuple[int, ...], *, is_bounded: bool) -> Prepared:
+    return Prepared(due_query(partitions, is_bounded=is_bounded))
+
+
 def _links(conn: Connection, column: Column[int], ids: Collection[int]) -> list[ChildLink]:
-    key = (job_child.c.parent_id, job_child.c.child_id)
-    query = select(*key, job_child.c.param).order_by(*key)
+    query = select(job_child).order_by(job_child.c.parent_id, job_child.c.child_id)
     rows = in_parts(conn, sorted(ids), IN_LIMIT, lambda part: query.where(column.in_(part)))
-    return [ChildLink(parent_id=row.parent_id, child_id=row.child_id, param=row.param) for row in rows]
+    return [ChildLink(**row._mapping) for row in rows]

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from xwheel.errors import LockError
 from xwheel.model import PARTITIONS
 from xwheel.storage.database.bulk import ById, fetch_rows
+from xwheel.storage.database.rows import hold
 from xwheel.storage.schema.tables import node, partition_lease
 
 # else MariaDB walks all 64 rows, and waits for those that others have locked
 BY_KEY: Final = ("FORCE INDEX (PRIMARY)", "mysql")
+LEASE: Final = "lease"
 
 
 class NodeRow(NamedTuple):
@@ -38,6 +40,9 @@ class LeaseRow(NamedTuple):
     epoch: int
 
 
+_LEASES: Final = select(*(partition_lease.c[name] for name in LeaseRow._fields)).order_by(partition_lease.c.partition)
+
+
 def take_all_leases(conn: Connection, owner: str) -> dict[int, int]:
     """Take every partition, each under a new epoch, and return these; only for a database with one scheduler.
 
@@ -45,17 +50,23 @@ def take_all_leases(conn: Connection, owner: str) -> dict[int, int]:
     """
     conn.execute(delete(node).where(node.c.id != owner))
     conn.execute(update(partition_lease).values(owner=owner, epoch=partition_lease.c.epoch + 1))
-    check_lease_rows(conn)
-    return lock_leases(conn, owner, range(PARTITIONS))
+    epochs = lock_leases(conn, owner, range(PARTITIONS))
+    _check_count(len(epochs))
+    return epochs
 
 
-def renew_node(conn: Connection, owner: str, now_ms: int, until_ms: int, *, draining: bool = False) -> None:
-    """Write that a node lives until an instant; its first renewal makes its row, and no other row is locked."""
+def renew_node(conn: Connection, owner: str, now_ms: int, until_ms: int, *, draining: bool = False) -> int:
+    """Write that a node lives until an instant, and return which renewal that is.
+
+    Its first one makes its row, and no other row is locked.
+    """
     query = update(node).where(node.c.id == owner)
     change = query.values(renewal=node.c.renewal + 1, until_ms=until_ms, draining=draining)
-    if conn.execute(change).rowcount == 0:
-        row = {"id": owner, "started_ms": now_ms, "renewal": 1, "until_ms": until_ms, "draining": draining}
-        conn.execute(insert(node).values(row))
+    if conn.execute(change).rowcount:
+        return int(conn.execute(select(node.c.renewal).where(node.c.id == owner)).scalar_one())
+    row = {"id": owner, "started_ms": now_ms, "renewal": 1, "until_ms": until_ms, "draining": draining}
+    conn.execute(insert(node).values(row))
+    return 1
 
 
 def list_nodes(conn: Connection) -> list[NodeRow]:
@@ -82,8 +93,7 @@ def delete_node(conn: Connection, owner: str) -> None:
 
 def list_leases(conn: Connection) -> list[LeaseRow]:
     """Return all lease rows by partition. Raises LockError: a row is missing."""
-    query = select(partition_lease.c.partition, partition_lease.c.owner, partition_lease.c.epoch)
-    rows = [LeaseRow(*row) for row in conn.execute(query.order_by(partition_lease.c.partition))]
+    rows = [LeaseRow(*row) for row in conn.execute(_LEASES)]
     _check_count(len(rows))
     return rows
 
@@ -111,16 +121,12 @@ def take_leases(
     return taken
 
 
-def give_leases(
-    conn: Connection, owner: str, moves: Mapping[int, str], epochs: Mapping[int, int]
-) -> dict[int, str]:
+def give_leases(conn: Connection, owner: str, moves: Mapping[int, str], epochs: Mapping[int, int]) -> dict[int, str]:
     """Give partitions to other nodes, each under a new epoch; rows that are locked stay.
 
     ``moves`` is partition to taker, and so is what comes back; ``epochs`` are those under which ``owner`` holds them.
     """
-    locked = [
-        row for row in _lock_free(conn, moves) if (row.owner, row.epoch) == (owner, epochs[row.partition])
-    ]
+    locked = [row for row in _lock_free(conn, moves) if (row.owner, row.epoch) == (owner, epochs[row.partition])]
     given = {row.partition: moves[row.partition] for row in locked}
     for taker in sorted(set(given.values())):
         _hand_over(conn, [part for part, name in given.items() if name == taker], taker)
@@ -128,28 +134,24 @@ def give_leases(
 
 
 def _lock_free(conn: Connection, wanted: Iterable[int]) -> list[LeaseRow]:
-    """Lock lease rows that are not locked, in order."""
-    query = select(partition_lease.c.partition, partition_lease.c.owner, partition_lease.c.epoch)
-    query = query.where(partition_lease.c.partition.in_(sorted(wanted))).with_hint(partition_lease, *BY_KEY)
-    query = query.order_by(partition_lease.c.partition).with_for_update(skip_locked=True)
-    return [LeaseRow(*row) for row in conn.execute(query)]
+    query = _LEASES.where(partition_lease.c.partition.in_(sorted(wanted))).with_hint(partition_lease, *BY_KEY)
+    return [LeaseRow(*row) for row in conn.execute(query.with_for_update(skip_locked=True))]
 
 
 def _hand_over(conn: Connection, parts: Collection[int], owner: str) -> None:
     if parts:
+        hold(conn, LEASE, parts)
         query = update(partition_lease).where(partition_lease.c.partition.in_(sorted(parts)))
         conn.execute(query.values(owner=owner, epoch=partition_lease.c.epoch + 1))
 
 
+_HELD = select(partition_lease.c.partition, partition_lease.c.epoch).with_hint(partition_lease, *BY_KEY)
 _LOCK_LEASES = ById(
     partition_lease.c.partition,
-    lambda among: (
-        select(partition_lease.c.partition, partition_lease.c.epoch)
-        .where(among, partition_lease.c.owner == bindparam("owner"))
-        .with_hint(partition_lease, *BY_KEY)
-        .order_by(partition_lease.c.partition)
-        .with_for_update(read=True)
-    ),
+    _HELD.where(partition_lease.c.owner == bindparam("owner"))
+    .order_by(partition_lease.c.partition)
+    .with_for_update(read=True)
+    .where,
 )
 
 
@@ -162,25 +164,22 @@ def lock_leases(conn: Connection, owner: str, parts: Collection[int]) -> dict[in
     if not parts:
         return {}
     statement, values = _LOCK_LEASES(conn, parts)
-    return dict(fetch_rows(conn, statement, {**values, "owner": owner}))
+    held = dict(fetch_rows(conn, statement, {**values, "owner": owner}))
+    hold(conn, LEASE, held)
+    return held
 
 
 def lock_all_leases(conn: Connection) -> None:
     """Lock every lease row until the transaction ends, whichever node holds it: no claim or fence commits meanwhile."""
     query = select(partition_lease.c.partition).order_by(partition_lease.c.partition).with_for_update()
     conn.execute(query).all()
-
-
-def check_lease_rows(conn: Connection) -> None:
-    """Refuse a database whose lease table is not whole.
-
-    Raises LockError: a row is missing, so that partition could have no holder.
-    """
-    _check_count(conn.execute(select(func.count()).select_from(partition_lease)).scalar_one())
+    hold(conn, LEASE, range(PARTITIONS))
 
 
 def release_leases(conn: Connection, owner: str) -> None:
     """Take all partitions from a node, and give them to none."""
+    query = select(partition_lease.c.partition).where(partition_lease.c.owner == owner).with_for_update()
+    hold(conn, LEASE, conn.execute(query.order_by(partition_lease.c.partition)).scalars().all())
     conn.execute(update(partition_lease).where(partition_lease.c.owner == owner).values(owner=None))
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
-from operator import itemgetter
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from sqlalchemy import Connection, Select, column, delete, literal_column, select, table
@@ -15,14 +14,13 @@ from xwheel.plugin.observers import Rows
 from xwheel.plugin.tables import RowsGoAlong, Tables
 from xwheel.plugin.validation import error_words
 from xwheel.storage.database.bulk import insert_values
+from xwheel.storage.database.errors import number_of
 from xwheel.storage.database.rows import IN_LIMIT, chunks, in_parts
 
 _REFUSALS: Final = frozenset({1048, 1054, 1146, 1264, 1364, 1366, 1406, 4025})
 """Errors of MariaDB about a row, a column or a table, which its driver calls operational as it does a deadlock."""
 
 _WORDS: Final = ("no such table", "has no column")
-_MARKS: Final = {"sqlite": "?", "mysql": "%s", "postgresql": "%s"}
-_QUOTES: Final = {"sqlite": '"', "mysql": "`", "postgresql": '"'}
 
 
 def insert_rows(conn: Connection, plugin: str, rows: Rows) -> None:
@@ -50,20 +48,16 @@ def read_rows_of(conn: Connection, name: str, job_ids: Collection[int]) -> tuple
 
 def delete_of_jobs(conn: Connection, plugins: Mapping[str, Tables], job_ids: Collection[int]) -> None:
     """Delete the rows of plugins that go with jobs."""
-    for item in plugins.values():
-        if isinstance(item, RowsGoAlong):
-            _delete(conn, item.of_jobs, job_ids)
+    _delete(conn, [item.of_jobs for item in plugins.values() if isinstance(item, RowsGoAlong)], job_ids)
 
 
 def delete_of_group(conn: Connection, plugins: Mapping[str, Tables], group_id: int) -> None:
     """Delete the rows of plugins that go with a group."""
-    for item in plugins.values():
-        if isinstance(item, RowsGoAlong):
-            _delete(conn, item.of_groups, [group_id])
+    _delete(conn, [item.of_groups for item in plugins.values() if isinstance(item, RowsGoAlong)], [group_id])
 
 
-def _delete(conn: Connection, columns: Mapping[str, str], ids: Iterable[int]) -> None:
-    for name, key in columns.items():
+def _delete(conn: Connection, tables: Iterable[Mapping[str, str]], ids: Iterable[int]) -> None:
+    for name, key in chain.from_iterable(columns.items() for columns in tables):
         mine = table(name, column(key))
         for part in chunks(sorted(ids), IN_LIMIT):
             conn.execute(delete(mine).where(mine.c[key].in_(part)))
@@ -77,7 +71,8 @@ def write_rows(conn: Connection, plugin: str, rows: Rows) -> None:
     try:
         for name, items in rows.items():
             if items:
-                _write(conn, name, items)
+                columns = tuple(items[0])
+                insert_values(conn, name, columns, [tuple(map(item.__getitem__, columns)) for item in items])
     except DatabaseError as error:
         if not _is_refused(error):
             raise
@@ -87,29 +82,8 @@ def write_rows(conn: Connection, plugin: str, rows: Rows) -> None:
         raise PluginError(f"rows of {plugin}: {error_words(error)}") from error
 
 
-def _write(conn: Connection, table: str, items: Sequence[Mapping[str, Any]]) -> None:
-    columns = tuple(items[0])
-    if len(items) == 1:
-        # as most are: PostgreSQL takes half as long again for arrays of one
-        conn.exec_driver_sql(_insert_one(conn.dialect.name, table, columns), tuple(items[0].values()))
-        return
-    values = itemgetter(*columns)
-    rows = [(values(item),) for item in items] if len(columns) == 1 else [values(item) for item in items]
-    insert_values(conn, table, columns, rows)
-
-
-@lru_cache(maxsize=256)
-def _insert_one(dialect: str, table: str, columns: tuple[str, ...]) -> str:
-    quote = _QUOTES[dialect]
-    names = ", ".join(f"{quote}{name}{quote}" for name in columns)
-    marks = ", ".join([_MARKS[dialect]] * len(columns))
-    return f"INSERT INTO {quote}{table}{quote} ({names}) VALUES ({marks})"  # noqa: S608 - names were checked
-
-
 def _is_refused(error: DatabaseError) -> bool:
     """Return whether a database refuses a statement as it is; otherwise it could not do it now."""
     if isinstance(error, IntegrityError | DataError | ProgrammingError):
         return not error.connection_invalidated
-    said = str(error.orig)
-    number = error.orig.args[0] if error.orig is not None and error.orig.args else None
-    return number in _REFUSALS or any(words in said for words in _WORDS)
+    return number_of(error.orig) in _REFUSALS or any(words in str(error.orig) for words in _WORDS)

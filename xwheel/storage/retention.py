@@ -9,50 +9,51 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Select, cast, delete, exists, select, tuple_
+from sqlalchemy import BigInteger, Connection, Select, cast, delete, exists, func, select, tuple_
 
-from xwheel.model import OPEN_STATES
-from xwheel.storage import job_versions, jobs
+from xwheel.storage import job_versions, jobs, run_ids
 from xwheel.storage.database.bulk import tuple_in
-from xwheel.storage.schema.tables import child_arrival, glue_version, job, run
+from xwheel.storage.runs import find_open_roots, of_roots
+from xwheel.storage.schema.tables import RUN_TABLES, child_arrival, glue_version, job, run_history
 
-DAY_MS: Final = 86_400_000
+DAY_MS: Final = run_ids.DAY_MS
 LEAST_DAYS: Final = 3
 """No run is deleted younger than this: a late outcome, a report or a person may still need it."""
 
 
 class OldRun(NamedTuple):
-    """A run that is old enough to go, if its whole root is."""
+    """A run that is old enough to go, if its whole root is; behind its first two values the next page begins."""
 
     due_ms: int
     id: int
     job_id: int
     root_id: int
 
-    @property
-    def place(self) -> tuple[int, int]:
-        """Where the next page begins."""
-        return self.due_ms, self.id
-
 
 def find_old_runs(
     conn: Connection, before_ms: int, after: tuple[int, int], limit: int, job_id: int | None = None
 ) -> list[OldRun]:
     """Return runs that were due before an instant, of all jobs or of one, by ``(due_ms, id)`` from behind a place."""
+    row = run_history.c
     # the first bound is what every database turns into an index range
-    query = select(run.c.due_ms, run.c.id, run.c.job_id, run.c.root_id).where(
-        run.c.due_ms >= after[0], run.c.due_ms < before_ms, tuple_(run.c.due_ms, run.c.id) > tuple_(*after)
+    query = select(row.due_ms, row.id, row.job_id, row.root_id).where(
+        row.due_ms >= after[0], row.due_ms < before_ms, tuple_(row.due_ms, row.id) > tuple_(*after)
     )
     if job_id is not None:
-        query = query.where(run.c.job_id == job_id)
-    query = query.order_by(run.c.due_ms, run.c.id).limit(limit)
-    return [OldRun(*row) for row in conn.execute(query)]
+        query = query.where(row.job_id == job_id)
+    return [OldRun(*found) for found in conn.execute(query.order_by(row.due_ms, row.id).limit(limit))]
 
 
-def find_own_retention(conn: Connection, job_ids: Collection[int]) -> set[int]:
-    """Return which of these jobs have a retention of their own."""
-    query = select(job.c.id).where(job.c.id.in_(sorted(job_ids)), job.c.retention_days > 0)
-    return set(conn.execute(query).scalars())
+def find_own_retention(conn: Connection, job_ids: Collection[int]) -> dict[int, int]:
+    """Return the retention in days of those of the jobs that have one of their own."""
+    query = select(job.c.id, job.c.retention_days)
+    rows = conn.execute(query.where(job.c.id.in_(sorted(job_ids)), job.c.retention_days > 0))
+    return {row.id: row.retention_days for row in rows}
+
+
+def find_longest(conn: Connection) -> int:
+    """Return the longest retention that a job has of its own, in days."""
+    return int(conn.execute(select(func.coalesce(func.max(job.c.retention_days), 0))).scalar_one())
 
 
 def list_retentions(conn: Connection, after_id: int, limit: int) -> list[tuple[int, int]]:
@@ -66,7 +67,9 @@ def find_jobs_with_old_runs(conn: Connection, job_ids: Collection[int], now_ms: 
     # a product of two small integers is a small integer on PostgreSQL, and 25 days do not fit
     age_ms = cast(job.c.retention_days, BigInteger) * DAY_MS
     # one entry of the index; asked whether any is older, MariaDB would walk all runs of a job that has none
-    oldest_ms = select(run.c.due_ms).where(run.c.job_id == job.c.id).order_by(run.c.due_ms).limit(1)
+    oldest_ms = (
+        select(run_history.c.due_ms).where(run_history.c.job_id == job.c.id).order_by(run_history.c.due_ms).limit(1)
+    )
     is_old = oldest_ms.scalar_subquery() < now_ms - age_ms
     query = select(job.c.id).where(job.c.id.in_(sorted(job_ids)), job.c.retention_days > 0, is_old)
     return list(conn.execute(query.order_by(job.c.id)).scalars())
@@ -75,23 +78,25 @@ def find_jobs_with_old_runs(conn: Connection, job_ids: Collection[int], now_ms: 
 def delete_closed(conn: Connection, found: Sequence[OldRun], before: Mapping[int, int]) -> int:
     """Delete those of a few hundred runs whose whole root is final and old; return how many.
 
-    All runs of a root must have been due and finished ``before`` the instant of their job. The roots' rows are locked
-    and read again: an outcome that corrects a lost run meanwhile wins.
+    All runs of a root must have been due and finished ``before`` the instant of their job. It is asked which of their
+    runs are open before the rows are locked, since one may end meanwhile, and after, since one that was taken for lost
+    may be retried.
     """
     roots = sorted({item.root_id for item in found})
     if not roots:
         return 0
-    columns = (run.c.id, run.c.job_id, run.c.root_id, run.c.state, run.c.due_ms, run.c.finished_ms)
-    query = select(*columns).where(run.c.root_id.in_(roots)).order_by(run.c.id).with_for_update()
-    kept = {
-        row.root_id
-        for row in conn.execute(query)
-        if row.state in OPEN_STATES
-        or row.finished_ms is None
-        or max(row.due_ms, row.finished_ms) >= before.get(row.job_id, 0)
+    row = run_history.c
+    query = select(row.job_id, row.root_id, row.due_ms, row.finished_ms).where(of_roots(run_history, roots))
+    kept = find_open_roots(conn, roots)
+    locked = conn.execute(query.order_by(row.id).with_for_update()).all()
+    kept |= find_open_roots(conn, roots)
+    kept |= {
+        root_id
+        for job_id, root_id, due_ms, finished_ms in locked
+        if finished_ms is None or max(due_ms, finished_ms) >= before.get(job_id, 0)
     }
     ids = sorted(item.id for item in found if item.root_id not in kept)
-    return conn.execute(delete(run).where(run.c.id.in_(ids))).rowcount if ids else 0
+    return conn.execute(delete(run_history).where(run_history.c.id.in_(ids))).rowcount if ids else 0
 
 
 def delete_arrivals(conn: Connection, before_ms: int, limit: int) -> int:
@@ -104,13 +109,9 @@ def delete_arrivals(conn: Connection, before_ms: int, limit: int) -> int:
 
 def list_tombstones(conn: Connection, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
     """Return a page of deleted jobs as ``(deleted_ms, id)``, longest deleted first."""
-    query = (
-        select(job.c.deleted_ms, job.c.id)
-        .where(job.c.deleted_ms >= after[0], tuple_(job.c.deleted_ms, job.c.id) > tuple_(*after))
-        .order_by(job.c.deleted_ms, job.c.id)
-        .limit(limit)
-    )
-    return [(row.deleted_ms, row.id) for row in conn.execute(query)]
+    key = (job.c.deleted_ms, job.c.id)
+    query = select(*key).where(job.c.deleted_ms >= after[0], tuple_(*key) > tuple_(*after)).order_by(*key)
+    return [(row.deleted_ms, row.id) for row in conn.execute(query.limit(limit))]
 
 
 def find_empty_tombstones(conn: Connection, ids: Iterable[int]) -> list[int]:
@@ -130,6 +131,6 @@ def delete_tombstones(conn: Connection, ids: Iterable[int]) -> int:
 
 
 def _empty_tombstones(ids: Iterable[int]) -> Select[Any]:
-    has_run = exists().where(run.c.job_id == job.c.id)
-    query = select(job.c.id).where(job.c.id.in_(sorted(ids)), job.c.deleted_ms.is_not(None), ~has_run)
+    has_no_run = (~exists().where(table.c.job_id == job.c.id) for table in RUN_TABLES)
+    query = select(job.c.id).where(job.c.id.in_(sorted(ids)), job.c.deleted_ms.is_not(None), *has_no_run)
     return query.order_by(job.c.id)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Connection, Row, delete, func, insert, select
+from msgspec.structs import asdict
+from sqlalchemy import Connection, delete, func, insert, select
 
 from xwheel.errors import NotFoundError
 from xwheel.model import GlueVersion, NewSource
@@ -13,15 +14,11 @@ from xwheel.storage.database.bulk import tuple_in
 from xwheel.storage.database.rows import in_parts, one_row
 from xwheel.storage.schema.tables import glue_version
 
-PAIRS: Final = 100
-"""Versions in one statement."""
-
+PAIRS: Final = 100  # versions in one statement
 STATEMENT_CHARS: Final = 8 * 1024 * 1024
 """Characters of sources in the answer to one statement; a single source may have fewer."""
 
-LAST_NUMBER: Final = 2**31 - 1
-"""The column takes no larger one, and PostgreSQL none in a query either."""
-
+LAST_NUMBER: Final = 2**31 - 1  # the column takes no larger one, and PostgreSQL none in a query either
 _ALL = tuple(glue_version.c[name] for name in GlueVersion.__struct_fields__)
 _WITHOUT_SOURCE = tuple(column for column in _ALL if column.name != "source")
 
@@ -34,20 +31,11 @@ def insert_version(
     Its time is later than that of every other version.
     """
     key = glue_version.c
-    last = conn.execute(
-        select(func.max(key.number), func.max(key.created_ms)).where(key.job_id == job_id)
-    ).one()
-    made = GlueVersion(
-        job_id=job_id,
-        number=(last[0] or 0) + 1,
-        glue_type=glue_type,
-        source=new.source,
-        author=new.author,
-        remark=new.remark,
-        # executors know versions by their time
-        created_ms=max(now_ms, (last[1] or 0) + 1),
-    )
-    conn.execute(insert(glue_version).values({name: getattr(made, name) for name in made.__struct_fields__}))
+    last = conn.execute(select(func.max(key.number), func.max(key.created_ms)).where(key.job_id == job_id)).one()
+    # executors know versions by their time
+    number, created_ms = (last[0] or 0) + 1, max(now_ms, (last[1] or 0) + 1)
+    made = GlueVersion(job_id=job_id, number=number, glue_type=glue_type, created_ms=created_ms, **asdict(new))
+    conn.execute(insert(glue_version).values(asdict(made)))
     conn.execute(delete(glue_version).where(key.job_id == job_id, key.number <= made.number - keep))
     return made
 
@@ -58,7 +46,7 @@ def get_version(conn: Connection, job_id: int, number: int) -> GlueVersion:
     kind = f"source version of job {job_id}"
     if number > LAST_NUMBER:
         raise NotFoundError(kind, number)
-    return _version(one_row(conn, query, kind, number))
+    return GlueVersion(**one_row(conn, query, kind, number)._mapping)
 
 
 def list_versions(conn: Connection, job_id: int, *, before: int, limit: int) -> list[GlueVersion]:
@@ -75,9 +63,8 @@ def load_versions(
 ) -> tuple[list[GlueVersion], set[int]]:
     """Return the versions of ``(job id, number)`` that exist, with their sources, up to this many characters.
 
-    Their lengths are asked for first. At least one version comes, however long it is.
-
-    Returns the versions, and the jobs of those that were too much.
+    Their lengths are asked for first. At least one version comes, however long it is; with them come the jobs of those
+    that were too much.
     """
     key = (glue_version.c.job_id, glue_version.c.number)
     lengths = select(*key, func.length(glue_version.c.source))
@@ -96,9 +83,5 @@ def load_versions(
         total += length
         room -= length
     query = select(*_ALL)
-    found = [_version(row) for part in parts for row in conn.execute(query.where(tuple_in(conn, key, part)))]
-    return found, left_out
-
-
-def _version(row: Row[Any]) -> GlueVersion:
-    return GlueVersion(**row._asdict())
+    rows = (row for part in parts for row in conn.execute(query.where(tuple_in(conn, key, part))))
+    return [GlueVersion(**row._mapping) for row in rows], left_out

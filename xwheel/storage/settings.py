@@ -6,34 +6,36 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import DuplicateError, NotFoundError
+from xwheel.storage.database.direct import Prepared
+from xwheel.storage.database.rows import hold
 from xwheel.storage.schema.tables import calendar, setting
 
-PAUSED: Final = "paused"
-"""While this setting is there, no schedule fires."""
-
+PAUSED: Final = "paused"  # while this setting is there, no schedule fires
 CHAINS: Final = "chains"
 """The row that is locked while parents and children are changed, so that no two changes close a cycle together."""
 
 
+_FIND: Final = Prepared(select(setting.c.value).where(setting.c.name == bindparam("key")))
+
+
 def find_setting(conn: Connection, name: str) -> str | None:
     """Return a shared setting, or None."""
-    return conn.execute(select(setting.c.value).where(setting.c.name == name)).scalar_one_or_none()
+    rows = _FIND.fetch(conn, {"key": name})
+    return str(rows[0][0]) if rows else None
 
 
 def lock_setting(conn: Connection, name: str) -> None:
     """Hold a shared setting's row until the transaction ends."""
     conn.execute(select(setting.c.value).where(setting.c.name == name).with_for_update()).all()
+    hold(conn, "setting", [name])
 
 
 def insert_setting(conn: Connection, name: str, value: str) -> None:
-    """Write a shared setting that is not there yet.
-
-    Raises DuplicateError: it is there: another node was faster.
-    """
+    """Write a shared setting that is not there yet. Raises DuplicateError: it is there: another node was faster."""
     try:
         conn.execute(insert(setting).values(name=name, value=value))
     except IntegrityError as error:

@@ -13,9 +13,7 @@ from xwheel.wire.messages import Response
 TOKEN_HEADER: Final = "XXL-JOB-ACCESS-TOKEN"  # noqa: S105 -- the header's name
 APP_NAME_HEADER: Final = "XXL-JOB-APPNAME"
 TRACE_HEADER: Final = "traceparent"
-ADDRESS_FIELD: Final = "registryValue"
-"""What a registration calls the address of an executor."""
-
+ADDRESS_FIELD: Final = "registryValue"  # what a registration calls the address of an executor
 CONTENT_TYPE: Final = "application/json;charset=UTF-8"
 
 OK: Final = 200
@@ -25,8 +23,7 @@ TIMEOUT: Final = 502
 REGISTRY: Final = "registry"
 REGISTRY_REMOVE: Final = "registryRemove"
 CALLBACK: Final = "callback"
-SHIP_LOGS: Final = "shipLogs"
-"""Lines of run logs, from xwheel's executors to its schedulers."""
+SHIP_LOGS: Final = "shipLogs"  # lines of run logs, from xwheel's executors to its schedulers
 
 BEAT: Final = "/beat"
 IDLE_BEAT: Final = "/idleBeat"
@@ -36,20 +33,18 @@ KILL: Final = "/kill"
 LOG: Final = "/log"
 RUN_BATCH: Final = "/runBatch"
 RUN_STATE: Final = "/runState"
+RECALL: Final = "/recall"  # takes back runs that have not started
 
 MAX_URL: Final = 255
-MAX_MESSAGE: Final = 15_000
-"""Characters of an outcome's message; upstream truncates its column there."""
-
+MAX_MESSAGE: Final = 15_000  # characters of an outcome's message; upstream truncates its column there
+# bytes of an answer that we read; a page of log, all escaped and under two keys, is twelve megabytes
 MAX_ANSWER: Final = 16 * 1024 * 1024
-"""Bytes of an answer that we read; a page of log, all escaped and under two keys, is twelve megabytes."""
 
 TEXT_POST_ONLY: Final = "invalid request, HttpMethod not support."
 TEXT_NO_URI: Final = "invalid request, uri-mapping empty."
 TEXT_NO_HANDLER: Final = "job handler [{}] not found."
+# what executors of all kinds say of a job whose handler they do not have
 NO_HANDLER: Final = re.compile(r"job handler \[(.*)\] not found", re.DOTALL)
-"""What executors of all kinds say of a job whose handler they do not have."""
-
 TEXT_NOT_FOUND: Final = "invalid request, uri-mapping({}) not found."
 TEXT_TOKEN: Final = "The access token is wrong."  # noqa: S105 -- a message
 TEXT_BUSY: Final = "job thread is running or has trigger queue."
@@ -58,19 +53,10 @@ TEXT_COVER: Final = "block strategy effect：Cover Early"
 TEXT_KILLED: Final = "scheduling center kill job."
 TEXT_NOTHING_TO_KILL: Final = "job thread already killed."
 TEXT_NO_LOG: Final = "readLog fail, logFile not exists"
+# what executors of others send in place of a log that does not exist, or has not begun
 TEXTS_NO_LOG: Final = frozenset({TEXT_NO_LOG, "readLog fail, logFile not found", "No such logid logs."})
-"""What executors of others send in place of a log that is not there, or not yet."""
-
+# how a fourth-generation scheduler begins its answer to a body of the wrong shape
 TEXT_G4_OBJECT: Final = "openapi invoke error"
-"""How a fourth-generation scheduler begins its answer to a body of the wrong shape."""
-
-_ERRORS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
-    # first match wins; an empty text means the error's own sentence
-    (AuthError, FAIL, TEXT_TOKEN),
-    (JobTimeoutError, TIMEOUT, ""),
-    (XwheelError, FAIL, ""),
-    (Exception, FAIL, "internal error; the log of this process has it"),
-)
 
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?)(:(?P<port>[0-9]{1,5}))?(?P<path>/[!-~]*)?",
@@ -80,17 +66,20 @@ _URL = re.compile(
 
 def error_response(error: BaseException) -> Response:
     """Return the envelope for a failure; only here do error classes become codes."""
-    for kind, code, text in _ERRORS:
-        if isinstance(error, kind):
-            return Response(code=code, message=text or str(error), not_yet=isinstance(error, NotYetError))
-    return Response(code=FAIL, message=type(error).__name__)
+    code = TIMEOUT if isinstance(error, JobTimeoutError) else FAIL
+    if isinstance(error, AuthError):
+        text = TEXT_TOKEN
+    elif isinstance(error, XwheelError):
+        text = str(error)
+    elif isinstance(error, Exception):
+        text = "internal error; the log of this process has it"
+    else:
+        text = type(error).__name__
+    return Response(code=code, message=text, not_yet=isinstance(error, NotYetError))
 
 
 def check_token(given: str | None, *expected: str) -> None:
-    """Check that a caller's token is one of ours; takes the same time wherever they differ.
-
-    Raises AuthError: the token is missing or wrong.
-    """
+    """Raise AuthError unless a caller's token is one of ours; takes the same time wherever they differ."""
     offered = (given or "").encode("utf-8", "surrogateescape")
     # every expected token is compared, so that time does not tell which one came close
     matches = [hmac.compare_digest(offered, token.encode()) for token in expected if token]
@@ -115,9 +104,7 @@ def normalise_address(value: str, field: str = ADDRESS_FIELD) -> str:
     path = (match["path"] or "").rstrip("/") if match else ""
     odd = any(mark in path for mark in "?#\\") or not {".", "..", ""}.isdisjoint(path.split("/")[1:])
     if match is None or odd:
-        raise WireError(
-            f"{field}: must be http(s)://host[:port][/path] without credentials, query or fragment"
-        )
+        raise WireError(f"{field}: must be http(s)://host[:port][/path] without credentials, query or fragment")
     scheme = match["scheme"].lower()
     port = int(match["port"]) if match["port"] else {"http": 80, "https": 443}[scheme]
     try:
@@ -130,9 +117,6 @@ def normalise_address(value: str, field: str = ADDRESS_FIELD) -> str:
 
 
 def headers_for(token: str, app_name: str) -> dict[str, str]:
-    """Return the headers of every call; the app name is for fourth-generation peers, others ignore it.
-
-    Without a token the call carries no header for it.
-    """
+    """Return the headers of every call; the app name is for fourth-generation peers, others ignore it."""
     shown = {TOKEN_HEADER: token} if token else {}
     return {"Content-Type": CONTENT_TYPE, **shown, APP_NAME_HEADER: app_name}

@@ -18,21 +18,13 @@ T = TypeVar("T")
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """The envelope around every answer.
+    """The envelope around every answer."""
 
-    Attributes:
-        code: 200 for yes, anything else for no.
-        message: One sentence for people.
-        data: Payload, already decoded from JSON.
-        xwheel: Whether the answering side is xwheel and so understands our additions.
-        not_yet: Of a no: it may be a yes soon.
-    """
-
-    code: int
-    message: str = ""
-    data: object = None
-    xwheel: bool = False
-    not_yet: bool = False
+    code: int  # 200 for yes, anything else for no
+    message: str = ""  # one sentence for people
+    data: object = None  # payload, already decoded from JSON
+    xwheel: bool = False  # whether the answering side is xwheel and so understands our additions
+    not_yet: bool = False  # of a no: it may be a yes soon
 
     @property
     def ok(self) -> bool:
@@ -41,37 +33,30 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Start one run.
-
-    Attributes:
-        run_id: XXL-JOB's log id.
-        created_ms: The run's immutable creation time (``logDateTime``); with the ids it is the journal key.
-        timeout_s: Run time limit in seconds, 0 for none.
-        planned_ms: The due time the schedule named, 0 if the peer does not say.
-        attempt: 1 for the first try.
-        instance: Executor instance the run is meant for; empty when the peer is not xwheel.
-        job_param: The job's own parameter, if the run has another one and the job's code is its source; or empty.
-        trace_parent: The call's W3C ``traceparent``, or empty; a header and no part of the message.
-    """
+    """Start one run."""
 
     job_id: int
-    run_id: int
-    created_ms: int
+    run_id: int  # XXL-JOB's log id
+    created_ms: int  # the run's immutable creation time (logDateTime); with the ids it is the journal key
     handler: str = ""
     param: str = ""
     block_strategy: BlockStrategy = BlockStrategy.SERIAL_EXECUTION
-    timeout_s: int = 0
+    timeout_s: int = 0  # run time limit in seconds, 0 for none
     glue_type: str = "BEAN"
     glue_source: str = ""
     glue_updated_ms: int = 0
     shard_index: int = 0
     shard_total: int = 1
     # xwheel
-    planned_ms: int = 0
-    attempt: int = 1
-    instance: str = ""
+    planned_ms: int = 0  # the due time the schedule named, 0 if the peer does not say
+    attempt: int = 1  # 1 for the first try
+    instance: str = ""  # executor instance the run is meant for; empty when the peer is not xwheel
+    # the job's own parameter, if the run has another one and the job's code is its source; or empty
     job_param: str = ""
-    trace_parent: str = ""
+    trace_parent: str = ""  # the call's W3C traceparent, or empty; a header and no part of the message
+    # when it starts, and when it was sent, by the scheduler's clock; 0 for one that starts at once
+    due_ms: int = 0
+    sent_ms: int = 0
 
     @property
     def key(self) -> RunKey:
@@ -80,28 +65,20 @@ class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CallbackItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The outcome of one run.
-
-    Attributes:
-        code: 200 ended well, 502 ran out of time, anything else failed.
-        state: The outcome in our words; derived from the code when the peer does not say.
-        reason: Short word such as ``not_started`` or ``interrupted``; empty if plain.
-        started_ms: When the handler began, 0 if unknown or never.
-        finished_ms: When it ended, 0 if unknown.
-        instance: Which executor instance took the run; empty if the peer does not say.
-    """
+    """The outcome of one run."""
 
     run_id: int
-    code: int
+    code: int  # 200 ended well, 502 ran out of time, anything else failed
     message: str = ""
     created_ms: int = 0
     # xwheel
     job_id: int = 0
+    # the outcome in our words; derived from the code when the peer does not say
     state: RunState = RunState.SUCCEEDED
-    reason: str = ""
-    started_ms: int = 0
-    finished_ms: int = 0
-    instance: str = ""
+    reason: str = ""  # short word such as not_started or interrupted; empty if plain
+    started_ms: int = 0  # when the handler began, 0 if unknown or never
+    finished_ms: int = 0  # when it ended, 0 if unknown
+    instance: str = ""  # which executor instance took the run; empty if the peer does not say
 
     @property
     def key(self) -> RunKey:
@@ -110,40 +87,26 @@ class CallbackItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class BadItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One item of a list that could not be read; the others stand.
+    """One item of a list that could not be read; the others stand."""
 
-    Attributes:
-        index: Position in the list, from 0.
-        run_id: The id, if at least that could be read, otherwise 0.
-        error: Names the field and what is allowed.
-    """
-
-    index: int
-    run_id: int
-    error: str
+    index: int  # position in the list, from 0
+    run_id: int  # the id, if at least that could be read, otherwise 0
+    error: str  # names the field and what is allowed
 
 
 class RegistryRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A beat of an executor, or its farewell.
+    """A beat of an executor, or its farewell."""
 
-    Attributes:
-        group: ``EXECUTOR``; other values are accepted and feed no list.
-        address: Base URL exactly as the executor spelled it.
-        instance: Identity of the executor's journal.
-        boot: Changes with every start of the executor.
-        release: Of the application, where its code declares jobs; empty if it declares none.
-        declared: Digest of what it declares.
-    """
-
-    group: str
+    group: str  # EXECUTOR; other values are accepted and feed no list
     app_name: str
-    address: str
+    address: str  # base URL exactly as the executor spelled it
     # xwheel
-    instance: str = ""
-    boot: str = ""
+    instance: str = ""  # identity of the executor's journal
+    boot: str = ""  # changes with every start of the executor
     labels: dict[str, str] = {}
-    release: str = ""
-    declared: str = ""
+    release: str = ""  # of the application, where its code declares jobs; empty if it declares none
+    declared: str = ""  # digest of what it declares
+    early: bool = False  # whether it takes runs before they are due, and starts them then
 
 
 class KillRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,34 +128,22 @@ class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogData(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of a run's log.
+    """A piece of a run's log."""
 
-    Attributes:
-        from_line: Echo of the request.
-        to_line: Last line in ``content``; below ``from_line`` if there was nothing to read.
-        is_end: Whether nothing will follow.
-    """
-
-    from_line: int
-    to_line: int
+    from_line: int  #: echo of the request
+    to_line: int  #: last line in ``content``; below ``from_line`` if there was nothing to read
     content: str
-    is_end: bool
+    is_end: bool  #: whether nothing will follow
 
 
 class LogPart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Consecutive lines of a run's log, on their way to the scheduler's log store.
-
-    Attributes:
-        from_line: Number of the first of them, from 1.
-        content: Whole lines, each with a line feed at its end.
-        is_end: Whether the log ends with them.
-    """
+    """Consecutive lines of a run's log, on their way to the scheduler's log store."""
 
     run_id: int
     created_ms: int
-    from_line: int
-    content: str = ""
-    is_end: bool = False
+    from_line: int  #: number of the first of them, from 1
+    content: str = ""  #: whole lines, each with a line feed at its end
+    is_end: bool = False  #: whether the log ends with them
 
     @property
     def asks(self) -> bool:
@@ -201,15 +152,11 @@ class LogPart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LogReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How far the log of a run is in the scheduler's log store.
-
-    Attributes:
-        next_line: Number of the first line that is missing there.
-        settled: Whether no more of it is wanted: all is there, or ``message`` says why it is not taken.
-    """
+    """How far the log of a run is in the scheduler's log store."""
 
     run_id: int
-    next_line: int = 1
+    next_line: int = 1  #: number of the first line that is missing there
+    #: whether no more of it is wanted: all is there, or ``message`` says why it is not taken
     settled: bool = False
     message: str = ""
 
@@ -223,16 +170,12 @@ class RunKey(msgspec.Struct, frozen=True):
 
 
 class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The answer to one run of a batch: 200 means accepted and on disk.
-
-    Attributes:
-        not_yet: Of a no: it may be a yes soon.
-    """
+    """The answer to one run of a batch: 200 means accepted and on disk."""
 
     run_id: int
     code: int
     message: str = ""
-    not_yet: bool = False
+    not_yet: bool = False  # of a no: it may be a yes soon
 
     @property
     def ok(self) -> bool:
@@ -250,23 +193,16 @@ class ExecutionState(StrEnum):
 
 
 class StateAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the journal knows about one run; ``outcome`` only when finished.
-
-    Attributes:
-        running_ms: For how long the handler has been running, by the executor's clock; 0 if it is not.
-    """
+    """What the journal knows about one run; ``outcome`` only when finished."""
 
     run_id: int
     state: ExecutionState
-    running_ms: int = 0
+    running_ms: int = 0  # for how long the handler has been running, by the executor's clock; 0 if it is not
     outcome: CallbackItem | None = None
 
 
 class Answers(msgspec.Struct, Generic[T], frozen=True):
-    """What an xwheel executor answers to ``/runBatch`` and ``/runState``, in any order.
-
-    A run that is missing has an unknown fate.
-    """
+    """What an xwheel executor says of runs, in any order; one that is missing has an unknown fate."""
 
     instance: str
     answers: Sequence[T]

@@ -7,15 +7,18 @@ plugins import from here. ``accounts`` makes and changes accounts. ``api`` has t
 put all of it together, with what the core gives a plugin.
 """
 
-from xwheel_accounts.identities import (
-    Identity,
-    IdentityProvider,
-    KnownAccount,
-    SignInStart,
-    SignsInByPassword,
-    SignsInByRedirect,
-    SignsOut,
-)
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xwheel_accounts.identities import (
+        Identity,
+        IdentityProvider,
+        KnownAccount,
+        SignInStart,
+        SignsInByPassword,
+        SignsInByRedirect,
+        SignsOut,
+    )
 
 __all__ = [
     "Identity",
@@ -26,3 +29,13 @@ __all__ = [
     "SignsInByRedirect",
     "SignsOut",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        # the settings are read by processes that need nothing else from here
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from xwheel_accounts import identities
+
+        return getattr(identities, name)

@@ -66,12 +66,7 @@ class AccountManager:
     """
 
     def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        trail: RecordsDeeds,
-        rights: Rights,
-        places: PasswordPlaces | None = None,
+        self, db: Database, clock: Clock, trail: RecordsDeeds, rights: Rights, places: PasswordPlaces | None = None
     ) -> None:
         self._places = places or PasswordPlaces()
         self._db = db
@@ -130,12 +125,7 @@ class AccountManager:
         return self._db.transaction(work), secret
 
     def change(
-        self,
-        account_id: int,
-        changes: Mapping[str, Any],
-        *,
-        revision: int | None = None,
-        keep_tokens: bool = False,
+        self, account_id: int, changes: Mapping[str, Any], *, revision: int | None = None, keep_tokens: bool = False
     ) -> tuple[Account, Ended]:
         """Change an account: ``grants``, ``display_name``, ``disabled``, or ``locked`` to False.
 
@@ -162,9 +152,7 @@ class AccountManager:
             if values.pop("locked", None) is False:
                 values["locked_ms"] = None
                 _forget_failures(conn, before)
-            stays_admin = is_admin(values.get("grants", before.grants)) and not values.get(
-                "disabled", before.disabled
-            )
+            stays_admin = is_admin(values.get("grants", before.grants)) and not values.get("disabled", before.disabled)
             if not stays_admin:
                 _keep_admin(conn, before)
             after = accounts.update_account(conn, account_id, values, self._clock.now_ms())
@@ -201,9 +189,7 @@ class AccountManager:
         def work(conn: Connection) -> tuple[Account, Ended]:
             before = self._lock(conn, account_id, None)
             if before.provider != LOCAL:
-                raise ConflictError(
-                    f"the password of {before.name} is kept by {before.provider}: reset it there"
-                )
+                raise ConflictError(f"the password of {before.name} is kept by {before.provider}: reset it there")
             after = self._set_password(conn, before, hashed, must_change=True)
             ended = self._end_all(conn, after, keep_tokens=keep_tokens)
             self._record(conn, "reset", after, before, after)
@@ -253,9 +239,7 @@ class AccountManager:
             )
         return known
 
-    def change_password(
-        self, known: Account, new: str, *, session_id: int | None, keep_tokens: bool = False
-    ) -> Ended:
+    def change_password(self, known: Account, new: str, *, session_id: int | None, keep_tokens: bool = False) -> Ended:
         """Set another password for an account whose present one was just judged; return what ended.
 
         Its other sessions, its links and its tokens end.
@@ -356,9 +340,7 @@ class AccountManager:
         _forget_failures(conn, before)
         return after
 
-    def _end_all(
-        self, conn: Connection, account: Account, *, keep_tokens: bool, but: int | None = None
-    ) -> Ended:
+    def _end_all(self, conn: Connection, account: Account, *, keep_tokens: bool, but: int | None = None) -> Ended:
         """End what opens something for an account whose row is locked, but for one session; each token is audited."""
         count = sessions.delete_sessions_of(conn, account.id, but=but)
         links.delete_links_of(conn, account.id)
@@ -415,8 +397,7 @@ def check_display_name(name: str) -> None:
     """
     if len(name) > MAX_DISPLAY_NAME or any(unicodedata.category(char)[0] == "C" for char in name):
         raise FieldError(
-            "display_name",
-            f"must have at most {MAX_DISPLAY_NAME} characters, without control and direction marks",
+            "display_name", f"must have at most {MAX_DISPLAY_NAME} characters, without control and direction marks"
         )
 
 
@@ -443,9 +424,7 @@ def _keep_admin(conn: Connection, before: Account) -> None:
         ConflictError: It is that one.
     """
     if is_admin(before.grants) and accounts.lock_admins(conn) == [before.id]:
-        raise ConflictError(
-            f"account {before.name} is the last one that may do everything: make another admin first"
-        )
+        raise ConflictError(f"account {before.name} is the last one that may do everything: make another admin first")
 
 
 def _recorded(account: Account | None) -> dict[str, object] | None:
@@ -453,10 +432,7 @@ def _recorded(account: Account | None) -> dict[str, object] | None:
     if account is None:
         return None
     names = "display_name provider must_change disabled locked_ms password_ms"
-    return {
-        "grants": tokens.grants_text(account.grants),
-        **{name: getattr(account, name) for name in names.split()},
-    }
+    return {"grants": tokens.grants_text(account.grants), **{name: getattr(account, name) for name in names.split()}}
 
 
 def _is_of_names(char: str) -> bool:

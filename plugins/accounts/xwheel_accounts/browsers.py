@@ -50,9 +50,7 @@ class Browsers:
         """
         found = call.cookies.get(self._name(call)) or ()
         if len(found) > 1:
-            raise AuthError(
-                "Cookie: the session's is there twice: delete the cookies of this site, and sign in again"
-            )
+            raise AuthError("Cookie: the session's is there twice: delete the cookies of this site, and sign in again")
         return found[0] if found else None
 
     def set_cookie(self, call: CallHead, resp: falcon.Response, secret: str, age_s: int) -> None:
@@ -70,13 +68,7 @@ class Browsers:
     def unset_cookie(self, call: CallHead, resp: falcon.Response) -> None:
         """Take the session's cookie from the browser."""
         resp.set_cookie(
-            self._name(call),
-            "",
-            max_age=0,
-            path="/",
-            secure=self._is_secure(call),
-            http_only=True,
-            same_site="Strict",
+            self._name(call), "", max_age=0, path="/", secure=self._is_secure(call), http_only=True, same_site="Strict"
         )
 
     def check_page(self, call: CallHead, secret: str, actor: Actor) -> None:
@@ -102,12 +94,7 @@ class Browsers:
         if site in {"same-origin", "none"} or (site is None and origin is None):
             return
         host = call.host
-        if (
-            site is None
-            and origin is not None
-            and host
-            and origin.partition("://")[2].lower() == host.lower()
-        ):
+        if site is None and origin is not None and host and origin.partition("://")[2].lower() == host.lower():
             return
         raise OtherPageError("Origin: a page of another site may not ask for this", actor)
 

@@ -16,6 +16,7 @@ from xwheel_accounts.accounts import AccountManager, is_admin
 from xwheel_accounts.browsers import COOKIE, HOST_COOKIE, SAFE, Browsers
 from xwheel_accounts.first_password import FirstPassword
 from xwheel_accounts.parts import AccountParts, parts_of
+from xwheel_accounts.settings import AccountsSection
 from xwheel_accounts.storage import accounts
 from xwheel_accounts.storage.accounts import LOCAL, Account
 
@@ -36,7 +37,8 @@ class AccountsGate:
 
     def open(self, site: PluginSite) -> SessionCheck:
         """Return what looks cookies up."""
-        return SessionCheck(parts_of(site, self._config), secure_cookies=self._config.accounts.secure_cookies)
+        settings = self._config.section("accounts", AccountsSection)
+        return SessionCheck(parts_of(site, self._config), secure_cookies=settings.secure_cookies)
 
     def owners(self, conn: Any, ids: Collection[int]) -> Mapping[int, TokenOwner]:
         """Return accounts by id; who has to change the password may do nothing else."""

@@ -279,8 +279,7 @@ class _Texts:
             raise _wrong(self._provider, f"{field} must have {least} to {limit} characters, not {len(text)}")
         if any(unicodedata.category(char) in _UNSEEN and char not in _JOINERS for char in text):
             raise _wrong(
-                self._provider,
-                f"{field} must hold no control characters and none that turn the direction of text",
+                self._provider, f"{field} must hold no control characters and none that turn the direction of text"
             )
         return text
 
@@ -300,9 +299,7 @@ def _page(provider: str, field: str, value: object) -> str:
     if type(value) is not str or not 0 < len(value) <= MAX_TARGET:
         raise _wrong(provider, f"{field} must be an address of at most {MAX_TARGET} characters")
     if not value.isascii() or not value.isprintable() or " " in value or "\\" in value:
-        raise _wrong(
-            provider, f"{field} must be an address of printable ASCII characters, the others encoded"
-        )
+        raise _wrong(provider, f"{field} must be an address of printable ASCII characters, the others encoded")
     try:
         parts = urlsplit(value)
         is_fit = parts.scheme in {"https", "http"} and bool(parts.hostname) and "@" not in parts.netloc

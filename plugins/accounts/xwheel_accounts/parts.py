@@ -19,6 +19,7 @@ from xwheel_accounts.identities import IdentityProvider
 from xwheel_accounts.places import PasswordPlaces
 from xwheel_accounts.providers import IdentityProviders
 from xwheel_accounts.sessions import SessionStore
+from xwheel_accounts.settings import AccountsSection
 from xwheel_accounts.sign_in import SignIn
 
 
@@ -35,17 +36,17 @@ class AccountParts:
 
     def __init__(self, site: PluginSite, config: Config) -> None:
         self.site = site
-        self.config = config.accounts
+        self.config = config.section("accounts", AccountsSection)
         self.max_body_bytes = config.api.max_body_bytes
         self.proxies = TrustedProxies(config.api.trusted_proxies)
         self.clock = clock = site.clock
         self.db = db = cast(Database, site.database)
         known = cast("Registry[IdentityProvider]", site.registered("xwheel_register_identity_providers"))
-        self.providers = IdentityProviders(known, config.accounts, clock)
+        self.providers = IdentityProviders(known, self.config, clock)
         self.rights = Rights(site.registered("xwheel_register_gates"))
         places = PasswordPlaces.of_listener(config.api.threads)
         self.accounts = AccountManager(db, clock, site, self.rights, places)
-        self.sessions = SessionStore(db, clock, config.accounts, site)
+        self.sessions = SessionStore(db, clock, self.config, site)
         self.token_changes = TokenManager(db, clock, site, self.rights, site.forget_tokens)
         self.sign_in = SignIn(db, clock, site, self.providers, places)
 

@@ -36,9 +36,7 @@ MEMORY_KIB: Final = 19 * 1024
 PASSES: Final = 2
 LANES: Final = 1
 MAX_STORED: Final = 255
-DUMMY: Final = (
-    "$argon2id$v=19$m=19456,t=2,p=1$Fvhd5KW+v3nNznbwkht5BA$6qWwF0/fom9FNqGxIPIYd5lefk3A1Jm4JimXOEzMlC8"
-)
+DUMMY: Final = "$argon2id$v=19$m=19456,t=2,p=1$Fvhd5KW+v3nNznbwkht5BA$6qWwF0/fom9FNqGxIPIYd5lefk3A1Jm4JimXOEzMlC8"
 """The hash of nothing that is known: to judge the password of an unknown name costs as much as that of a known one."""
 
 LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"

@@ -32,12 +32,7 @@ class PasswordPlaces:
     """
 
     def __init__(
-        self,
-        total: int = 1,
-        waiting: int = 1,
-        wait_s: float = WAIT_S,
-        *,
-        partner: PasswordPlaces | None = None,
+        self, total: int = 1, waiting: int = 1, wait_s: float = WAIT_S, *, partner: PasswordPlaces | None = None
     ) -> None:
         self._total = self._free = total
         self._most_waiting = waiting
@@ -79,9 +74,7 @@ class PasswordPlaces:
     def _take(self, peer: str) -> None:
         with self._lock:
             if peer in self._peers:
-                raise PasswordsBusyError(
-                    "another password from this address is being judged: ask again in a moment"
-                )
+                raise PasswordsBusyError("another password from this address is being judged: ask again in a moment")
             if self._free:
                 self._free -= 1
                 self._peers.add(peer)
@@ -98,9 +91,7 @@ class PasswordPlaces:
                 return  # it was given the place after it had stopped to wait
             self._waiting.remove(turn)
             self._peers.remove(peer)
-        raise PasswordsBusyError(
-            f"no password could be judged within {self._wait_s:g} s: ask again in a moment"
-        )
+        raise PasswordsBusyError(f"no password could be judged within {self._wait_s:g} s: ask again in a moment")
 
     def _give_back(self, peer: str) -> None:
         with self._lock:

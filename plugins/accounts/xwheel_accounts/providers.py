@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from xwheel.clock import Clock
-from xwheel.config.sections import AccountsSection
 from xwheel.errors import ConfigError, IdentityError, PluginError
 from xwheel.plugin.registries import Registry
 from xwheel.plugin.validation import TEXT_LENGTH, words_of
@@ -25,6 +24,7 @@ from xwheel_accounts.identities import (
     checked_page,
     checked_start,
 )
+from xwheel_accounts.settings import AccountsSection
 
 logger = logging.getLogger(__name__)
 
@@ -118,9 +118,7 @@ class CheckedProvider(CountedCalls):
             raise IdentityError(f"{self.what} has no page elsewhere")
         return self._provider
 
-    def _call(
-        self, call: Callable[[], object], check: Callable[[object], T], *, secrets: Sequence[str] = ()
-    ) -> T:
+    def _call(self, call: Callable[[], object], check: Callable[[object], T], *, secrets: Sequence[str] = ()) -> T:
         try:
             return self._counted(lambda: check(self._guarded(call, secrets)))
         except PluginError as error:
@@ -151,9 +149,7 @@ class IdentityProviders:
         ConfigError: The settings name one that is not there, or one of them twice.
     """
 
-    def __init__(
-        self, providers: Registry[IdentityProvider], settings: AccountsSection, clock: Clock
-    ) -> None:
+    def __init__(self, providers: Registry[IdentityProvider], settings: AccountsSection, clock: Clock) -> None:
         threads = PluginThreads(settings.provider_timeout_s)
         self._chosen: dict[str, CheckedProvider] = {}
         for name in settings.providers:
@@ -172,9 +168,7 @@ class IdentityProviders:
         """Return a provider by name, None if people do not sign in by it any more."""
         return self._chosen.get(name)
 
-    def sign_in(
-        self, name: str, password: str, known: Callable[[str], KnownAccount | None]
-    ) -> Identity | None:
+    def sign_in(self, name: str, password: str, known: Callable[[str], KnownAccount | None]) -> Identity | None:
         """Ask the providers that take passwords one after the other; return what the first says that knows both.
 
         Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -13,20 +14,16 @@ from xwheel.plugin import CALLER, PUBLIC, Need, Of, Permission, PluginSite, Reso
 from xwheel_accounts.api.accounts import AccountResource, Accounts, AccountSessions
 from xwheel_accounts.api.audit import Audit
 from xwheel_accounts.api.resource import AccountBase
-from xwheel_accounts.api.session import (
-    OwnPassword,
-    OwnSession,
-    OwnSessions,
-    OwnToken,
-    OwnTokens,
-    SessionResource,
-)
+from xwheel_accounts.api.session import OwnPassword, OwnSession, OwnSessions, OwnToken, OwnTokens, SessionResource
 from xwheel_accounts.api.settings import OwnSetting, OwnSettings
 from xwheel_accounts.audit.anchors import Anchors
 from xwheel_accounts.audit.book import AuditBook, book_of
 from xwheel_accounts.audit.news import AuditNews
-from xwheel_accounts.audit.sealing import SealLoop
+from xwheel_accounts.audit.refusals import REST_MS
+from xwheel_accounts.audit.sealing import SEAL_MS, SealLoop
 from xwheel_accounts.parts import AccountParts, parts_of
+from xwheel_accounts.settings import AuditSection
+from xwheel_accounts.storage import audit_chain
 from xwheel_accounts.sweep import Sweep
 
 logger = logging.getLogger(__name__)
@@ -47,11 +44,7 @@ _ROUTES: Final[Sequence[Row]] = (
     ("/me/settings", OwnSettings, {"GET": CALLER}),
     ("/me/settings/{setting}", OwnSetting, {"PUT": CALLER, "DELETE": CALLER}),
     ("/accounts", Accounts, {"GET": _ADMIN_ALL, "POST": _ADMIN_ALL}),
-    (
-        "/accounts/{account_id:id}",
-        AccountResource,
-        {"GET": _ADMIN_ALL, "PATCH": _ADMIN_ALL, "DELETE": _ADMIN_ALL},
-    ),
+    ("/accounts/{account_id:id}", AccountResource, {"GET": _ADMIN_ALL, "PATCH": _ADMIN_ALL, "DELETE": _ADMIN_ALL}),
     ("/accounts/{account_id:id}/reset", AccountResource, {"POST": _ADMIN_ALL}),
     ("/accounts/{account_id:id}/link", AccountResource, {"POST": _ADMIN_ALL}),
     ("/accounts/{account_id:id}/sessions", AccountSessions, {"GET": _ADMIN_ALL, "DELETE": _ADMIN_ALL}),
@@ -69,6 +62,7 @@ class AccountsResources(AuditNews):
     """
 
     name = "accounts"
+    due = audit_chain.UNSEALED
     chapters: Mapping[str, str] = {
         "session": "Signing in and out, and who calls.",
         "me": "What everybody may do about their own account.",
@@ -80,6 +74,7 @@ class AccountsResources(AuditNews):
         self._config = config
         self._parts: AccountParts | None = None
         self._work: AuditWork | None = None
+        self.wakeup = threading.Event()
 
     def resources(self, site: PluginSite) -> Sequence[ResourceRoute]:
         """Return the resources."""
@@ -101,6 +96,7 @@ class AccountsResources(AuditNews):
             assert self._parts is not None  # noqa: S101 - routes were made before
             book = book_of(self._parts.db, self._config)
             book.warn_of_weak_key()
+            book.refusals.wake = self.wakeup.set
             self._work = AuditWork(self._parts, book, self._config)
         return self._work.step(now_ms)
 
@@ -120,14 +116,10 @@ class AuditWork:
     """
 
     def __init__(self, parts: AccountParts, book: AuditBook, config: Config) -> None:
-        partitions = parts.site.partitions
+        partitions, settings = parts.site.partitions, config.section("audit", AuditSection)
         self.book = book
         self.sealing = SealLoop(
-            parts.db,
-            partitions,
-            book.keys,
-            Anchors(config.audit),
-            retention_days=config.audit.retention_days,
+            parts.db, partitions, book.keys, Anchors(settings), retention_days=settings.retention_days
         )
         self.sweep = Sweep(
             parts.db,
@@ -136,11 +128,14 @@ class AuditWork:
             interval_ms=config.upkeep.sweep_interval_s * 1000,
             batch=config.upkeep.sweep_batch,
         )
-        self._steps: Sequence[Callable[[int], int]] = (
-            book.refusals.step,
-            self.sealing.step,
-            self.sweep.step,
-        )
+        is_anchored = settings.anchor_file or settings.syslog  # a head may wait to be written out
+        self._rest_ms = SEAL_MS if is_anchored else REST_MS
+        self._steps: Sequence[Callable[[int], int]] = (book.refusals.step, self._seal, self.sweep.step)
+
+    def _seal(self, now_ms: int) -> int:
+        # the node says when another row waits; whether the head is still there is asked now and then
+        wait_ms = self.sealing.step(now_ms)
+        return self._rest_ms if wait_ms >= SEAL_MS else wait_ms
 
     def step(self, now_ms: int) -> int:
         """Take one step of each; what one raises is raised once the others are done."""

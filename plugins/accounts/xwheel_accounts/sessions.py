@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from xwheel.clock import Clock
-from xwheel.config.sections import AccountsSection
 from xwheel.errors import AuthError, NotFoundError, XwheelError
 from xwheel.model.access import NOTHING, Actor, ActorKind
 from xwheel.plugin import Deed, RecordsDeeds
@@ -20,6 +19,7 @@ from xwheel.storage.access.tokens import digest_token
 from xwheel.storage.database.engine import Connection, Database
 
 from xwheel_accounts.accounts import same_password
+from xwheel_accounts.settings import AccountsSection
 from xwheel_accounts.sign_in import WRONG, WRONG_LINK, SignInError, WrongLinkError
 from xwheel_accounts.storage import accounts, links, sessions
 from xwheel_accounts.storage.accounts import Account

@@ -11,14 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from xwheel.clock import Clock
-from xwheel.errors import (
-    AuthError,
-    ConflictError,
-    FieldError,
-    ForbiddenError,
-    IdentityError,
-    TooManyTriesError,
-)
+from xwheel.errors import AuthError, ConflictError, FieldError, ForbiddenError, IdentityError, TooManyTriesError
 from xwheel.model.access import Actor, ActorKind, Permission
 from xwheel.plugin import RecordsDeeds
 from xwheel.runtime.http_limits import peer_of
@@ -95,9 +88,7 @@ class SignInThrottledError(SignInError, TooManyTriesError):
     title = "Too many wrong passwords"
 
     def __init__(self, wait_ms: int) -> None:
-        TooManyTriesError.__init__(
-            self, f"too many wrong passwords: try again in {-(-wait_ms // 1000)} s", wait_ms
-        )
+        TooManyTriesError.__init__(self, f"too many wrong passwords: try again in {-(-wait_ms // 1000)} s", wait_ms)
         self.caller = None
 
 
@@ -117,12 +108,7 @@ class SignIn:
     """
 
     def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        trail: RecordsDeeds,
-        providers: IdentityProviders,
-        places: PasswordPlaces,
+        self, db: Database, clock: Clock, trail: RecordsDeeds, providers: IdentityProviders, places: PasswordPlaces
     ) -> None:
         self._providers = providers
         self._places = places
@@ -330,9 +316,7 @@ class SignIn:
             failures = throttle.after_failure(known.get(key, Failures()), now_ms, limits)
             sessions.save_failures(conn, key, failures, is_new=key not in known)
 
-    def _welcome(
-        self, conn: Connection, known: Account, hashed: str | None, keys: dict[str, Limits]
-    ) -> Account:
+    def _welcome(self, conn: Connection, known: Account, hashed: str | None, keys: dict[str, Limits]) -> Account:
         """Forgive what was wrong before of this name, take back what was counted of the address."""
         account = accounts.get_account(conn, known.id, lock=True)
         if account.disabled or account.locked_ms is not None or not same_password(account, known):

@@ -33,13 +33,7 @@ class Sweep:
     """
 
     def __init__(
-        self,
-        db: Database,
-        partitions: PluginPartitions,
-        clock: Clock,
-        *,
-        interval_ms: int,
-        batch: int,
+        self, db: Database, partitions: PluginPartitions, clock: Clock, *, interval_ms: int, batch: int
     ) -> None:
         self.deleted = 0
         self._db = db

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
+    BINARY,
     BigInteger,
     Boolean,
     Column,
@@ -20,9 +21,8 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
-from sqlalchemy.dialects.mysql import BINARY, MEDIUMTEXT
 from xwheel.plugin import Migration
-from xwheel.storage.schema.tables import AutoId
+from xwheel.storage.schema.tables import WHERE, AutoId, MediumText
 
 metadata: Final = MetaData()
 
@@ -101,7 +101,7 @@ account_setting = Table(
     Column("account_id", BigInteger, primary_key=True, autoincrement=False),
     Column("name", String(64), primary_key=True),
     # any JSON; TEXT of MySQL and MariaDB ends a byte below 64 KiB
-    Column("value", Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb"), nullable=False),
+    Column("value", Text().with_variant(MediumText(), "mysql", "mariadb"), nullable=False),
     Column("updated_ms", BigInteger, nullable=False),
 )
 
@@ -157,7 +157,7 @@ audit = Table(
     Index("ix_audit_object", "object_kind", "object_id", "at_ms"),
     Index("ix_audit_group", "group_id", "at_ms"),
     # what was done is found without it, as nearly all was
-    Index("ix_audit_outcome", "outcome", "at_ms", sqlite_where=NOT_DONE, postgresql_where=NOT_DONE),
+    Index("ix_audit_outcome", "outcome", "at_ms", info={WHERE: NOT_DONE}),
     sqlite_autoincrement=True,
 )
 

@@ -82,8 +82,11 @@ def is_of_address(key: str) -> bool:
 
 
 def wait_ms(known: Failures, now_ms: int) -> int:
-    """Return how long an attempt has to wait, in milliseconds; not at all for what a clock noted that went back."""
-    if known.last_ms > now_ms + STEP_MS:
+    """Return how long an attempt has to wait, in milliseconds; not at all for what a clock noted that went back.
+
+    What was forgiven asks for no wait, though the node that noted it may be ahead of this one.
+    """
+    if known.until_ms <= known.last_ms or known.last_ms > now_ms + STEP_MS:
         return 0
     return min(max(0, known.until_ms - now_ms), LAST_PAUSE_MS)
 

@@ -116,9 +116,7 @@ class MailServer:
         self.logins.append(given.login.decode())
         if self.login_reply is not None:
             return AuthResult(success=False, handled=False, message=self.login_reply)
-        return AuthResult(
-            success=(given.login, given.password) == (USER.encode(), PASSWORD.encode()), handled=False
-        )
+        return AuthResult(success=(given.login, given.password) == (USER.encode(), PASSWORD.encode()), handled=False)
 
     async def handle_RCPT(  # noqa: N802 -- aiosmtpd's name
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import trustme
 from conftest import DEADLINE_S, PASSWORD, USER, MailServer, RawServer, alarm_of, register
-from xwheel.plugin import AlarmKind, AlarmRetryLater
+from xwheel_alarms import AlarmKind, AlarmRetryLater
 from xwheel_devtools.testing import check_alarm_channel
 
 from xwheel_alarm_email import EmailChannel, EmailError
@@ -26,13 +26,7 @@ def content_of(part: Any) -> str:
 
 
 def channel_to(port: int, security: str = "plain", **options: object) -> EmailChannel:
-    given = {
-        "host": "127.0.0.1",
-        "port": port,
-        "security": security,
-        "sender": "xwheel@example.com",
-        "timeout_s": 60,
-    }
+    given = {"host": "127.0.0.1", "port": port, "security": security, "sender": "xwheel@example.com", "timeout_s": 60}
     return register(**(given | options))[0]
 
 
@@ -120,10 +114,7 @@ def test_one_refused_receiver_is_tried_again_without_the_others(plain: MailServe
         channel.send(alarm)
     plain.receiver_replies = {}
     assert channel.send(alarm) == "sent to gone@example.com: kept as 42"
-    assert [receivers for receivers, _ in plain.mails] == [
-        ["a@example.com", "b@example.com"],
-        ["gone@example.com"],
-    ]
+    assert [receivers for receivers, _ in plain.mails] == [["a@example.com", "b@example.com"], ["gone@example.com"]]
     assert plain.parsed(0)["Message-ID"] == plain.parsed(1)["Message-ID"]
 
 
@@ -147,12 +138,8 @@ def test_a_test_is_sent_to_all_receivers_each_time(plain: MailServer) -> None:
 
 
 def test_what_is_no_address_is_named_and_the_others_get_the_mail(plain: MailServer) -> None:
-    alarm = alarm_of(
-        receivers=["a@example.com", "b@example.com>\r\nRCPT TO:<c@example.com", "nobody", "é@example.com"]
-    )
-    with pytest.raises(
-        EmailError, match=r"not sent to 'b@example\.com>\\r\\nRCPT.*not sent to 'nobody': must be"
-    ):
+    alarm = alarm_of(receivers=["a@example.com", "b@example.com>\r\nRCPT TO:<c@example.com", "nobody", "é@example.com"])
+    with pytest.raises(EmailError, match=r"not sent to 'b@example\.com>\\r\\nRCPT.*not sent to 'nobody': must be"):
         channel_to(plain.port).send(alarm)
     assert [receivers for receivers, _ in plain.mails] == [["a@example.com"]]
 
@@ -165,9 +152,7 @@ def test_an_alarm_without_receivers_is_an_error(plain: MailServer) -> None:
     assert plain.mails == []
 
 
-@pytest.mark.parametrize(
-    ("reply", "error"), [("451 4.3.0 later", AlarmRetryLater), ("554 5.6.0 never", EmailError)]
-)
+@pytest.mark.parametrize(("reply", "error"), [("451 4.3.0 later", AlarmRetryLater), ("554 5.6.0 never", EmailError)])
 def test_a_refused_mail_is_repeated_later_if_the_server_says_so(
     plain: MailServer, reply: str, error: type[Exception]
 ) -> None:
@@ -183,12 +168,8 @@ def test_a_refused_mail_is_repeated_later_if_the_server_says_so(
 
 def test_a_receiver_refused_for_now_is_repeated_later(plain: MailServer) -> None:
     plain.receiver_replies = {"grey@example.com": "450 4.2.0 greylisted", "gone@example.com": "550 no"}
-    with pytest.raises(
-        AlarmRetryLater, match="not sent to gone.*450 4.2.0 greylisted.*sent to a@example.com"
-    ):
-        channel_to(plain.port).send(
-            alarm_of(receivers=["gone@example.com", "grey@example.com", "a@example.com"])
-        )
+    with pytest.raises(AlarmRetryLater, match="not sent to gone.*450 4.2.0 greylisted.*sent to a@example.com"):
+        channel_to(plain.port).send(alarm_of(receivers=["gone@example.com", "grey@example.com", "a@example.com"]))
 
 
 def read_line(connection: socket.socket) -> bytes:
@@ -289,9 +270,7 @@ def test_a_name_look_up_that_hangs_ends_with_the_time_limit(monkeypatch: pytest.
         over.set()
 
 
-def test_the_trusted_authorities_are_read_anew_for_each_mail(
-    start: Start, ca_file: str, tmp_path: object
-) -> None:
+def test_the_trusted_authorities_are_read_anew_for_each_mail(start: Start, ca_file: str, tmp_path: object) -> None:
     server = start("tls")
     path = f"{tmp_path}/ca.pem"
     trustme.CA().cert_pem.write_to_path(path)

@@ -30,9 +30,7 @@ HEADERS = [
 ]
 
 
-def write(
-    options: dict[str, Any] | None = None, receivers: tuple[str, ...] = ("a@b.c",), **alarm: Any
-) -> EmailMessage:
+def write(options: dict[str, Any] | None = None, receivers: tuple[str, ...] = ("a@b.c",), **alarm: Any) -> EmailMessage:
     given = {"host": "h", "sender": "x@example.com"}
     (channel,) = register(**(given | (options or {})))
     raw = MessageWriter(channel._options).write(alarm_of(**alarm), receivers)
@@ -50,22 +48,7 @@ def parts_of(mail: EmailMessage) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    "mark",
-    [
-        "\r\n",
-        "\n",
-        "\r",
-        "\x0b",
-        "\x0c",
-        "\x1c",
-        "\x1d",
-        "\x1e",
-        "\x85",
-        "\u2028",
-        "\u2029",
-        "\0",
-        "\r\n\r\n",
-    ],
+    "mark", ["\r\n", "\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "\0", "\r\n\r\n"]
 )
 def test_a_name_adds_no_header(mark: str) -> None:
     mail = write(title=f"job{mark}Bcc: victim@example.com{mark}{mark}<html>")
@@ -117,9 +100,7 @@ def test_templates_are_the_operators() -> None:
 
 
 def test_a_hundred_receivers_fit_in_the_header() -> None:
-    receivers = tuple(
-        f"somebody.with.a.name{number}@a-rather-long-domain.example.com" for number in range(100)
-    )
+    receivers = tuple(f"somebody.with.a.name{number}@a-rather-long-domain.example.com" for number in range(100))
     mail = write(receivers=receivers)
     assert [address.addr_spec for address in mail["To"].addresses] == list(receivers)
 

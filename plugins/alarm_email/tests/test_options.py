@@ -33,21 +33,12 @@ def test_the_entry_point_registers_a_channel_where_options_are_given() -> None:
         (GOOD | {"hots": "h"}, "plugins.options.alarm_email.hots is not an option; did you mean host"),
         (GOOD | {"port": "25"}, "plugins.options.alarm_email.port: must be a whole number"),
         (GOOD | {"port": 0}, "plugins.options.alarm_email.port: must be greater than or equal to 1"),
-        (
-            GOOD | {"security": "ssl"},
-            "plugins.options.alarm_email.security: must be 'tls', 'starttls' or 'plain'",
-        ),
+        (GOOD | {"security": "ssl"}, "plugins.options.alarm_email.security: must be 'tls', 'starttls' or 'plain'"),
         (GOOD | {"sender": "nobody"}, "plugins.options.alarm_email.sender: must be an address"),
         (GOOD | {"receivers": "a@b.c"}, "plugins.options.alarm_email.receivers: must be a list"),
         (GOOD | {"receivers": ["a@b.c", "x"]}, "plugins.options.alarm_email.receivers: must be an address"),
-        (
-            GOOD | {"subject": "{job.name}"},
-            r"alarm_email.subject: \{job.name\} is no placeholder; .*known: id, kind",
-        ),
-        (
-            GOOD | {"html": "{titl}"},
-            r"alarm_email.html: \{titl\} is no placeholder; did you mean \{title\}\?",
-        ),
+        (GOOD | {"subject": "{job.name}"}, r"alarm_email.subject: \{job.name\} is no placeholder; .*known: id, kind"),
+        (GOOD | {"html": "{titl}"}, r"alarm_email.html: \{titl\} is no placeholder; did you mean \{title\}\?"),
         (GOOD | {"sender_name": "a\nb"}, "alarm_email.sender_name: "),
         (GOOD | {"host": "a b"}, "alarm_email.host: "),
         (GOOD | {"timeout_s": 61}, "alarm_email.timeout_s: must be less than or equal to 60"),
@@ -58,14 +49,8 @@ def test_the_entry_point_registers_a_channel_where_options_are_given() -> None:
             "alarm_email: security 'plain' would show the password",
         ),
         (GOOD | {"password": 5}, "alarm_email.password: must be a text"),
-        (
-            GOOD | {"ca_file": "/nowhere/ca.pem"},
-            "ca_file: /nowhere/ca.pem must be a file of PEM .*: No such file",
-        ),
-        (
-            GOOD | {"username": "u", "password_file": "/nowhere"},
-            "password_file: cannot read /nowhere: No such file",
-        ),
+        (GOOD | {"ca_file": "/nowhere/ca.pem"}, "ca_file: /nowhere/ca.pem must be a file of PEM .*: No such file"),
+        (GOOD | {"username": "u", "password_file": "/nowhere"}, "password_file: cannot read /nowhere: No such file"),
     ],
 )
 def test_an_option_that_cannot_be_stops_the_start(options: dict[str, Any], words: str) -> None:

@@ -6,16 +6,8 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from xwheel.plugin import (
-    Alarm,
-    AlarmKind,
-    AlarmReceipts,
-    AlarmRetryLater,
-    SecretMask,
-    checked_receivers,
-    hookimpl,
-    read_options,
-)
+from xwheel.plugin import SecretMask, hookimpl, read_options
+from xwheel_alarms import Alarm, AlarmKind, AlarmReceipts, AlarmRetryLater, checked_receivers
 
 from xwheel_alarm_email.addresses import parse_address
 from xwheel_alarm_email.options import MAX_RECEIVERS, PLUGIN, Options
@@ -62,15 +54,11 @@ class EmailChannel:
         """
         wanted = alarm.receivers or self._options.receivers
         if not wanted:
-            raise EmailError(
-                f"no receivers: neither the rule nor plugins.options.{PLUGIN}.receivers names one"
-            )
+            raise EmailError(f"no receivers: neither the rule nor plugins.options.{PLUGIN}.receivers names one")
         good, bad = checked_receivers(wanted, parse_address)
         missing = self._receipts.missing(alarm, good)
         if len(missing) > MAX_RECEIVERS:
-            raise EmailError(
-                f"{len(missing)} receivers are more than {MAX_RECEIVERS}: take the address of a list"
-            )
+            raise EmailError(f"{len(missing)} receivers are more than {MAX_RECEIVERS}: take the address of a list")
         delivery = self._deliver(alarm, missing) if missing else None
         return self._conclude(alarm, missing, bad, delivery)
 

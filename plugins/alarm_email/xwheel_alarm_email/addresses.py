@@ -19,9 +19,7 @@ def parse_address(text: str) -> str:
     """
     local, at, domain = text.strip().rpartition("@")
     if not at or not _LOCAL.fullmatch(local):
-        raise ValueError(
-            "must be an address such as ops@example.com, plain ASCII before the @, without a name"
-        )
+        raise ValueError("must be an address such as ops@example.com, plain ASCII before the @, without a name")
     try:
         ascii_domain = domain.encode("idna").decode("ascii")
     except UnicodeError:

@@ -104,9 +104,7 @@ async def _deliver(options: Options, receivers: Sequence[str], message: bytes) -
         # the server has the mail now, so a QUIT that fails changes nothing
         with contextlib.suppress(SMTPException, OSError, TimeoutError):
             await client.quit(timeout=QUIT_S)
-        replies = {
-            receiver: Reply(code=reply.code, text=reply.message) for receiver, reply in refused.items()
-        }
+        replies = {receiver: Reply(code=reply.code, text=reply.message) for receiver, reply in refused.items()}
         return Delivery(answer=answer, refused=replies)
     except SMTPRecipientsRefused as error:
         every = {item.recipient: Reply(code=item.code, text=item.message) for item in error.recipients}

@@ -12,7 +12,7 @@ from email.policy import SMTP
 from email.utils import formatdate
 from typing import Final
 
-from xwheel.plugin import Alarm, AlarmTemplate, alarm_values
+from xwheel_alarms import Alarm, AlarmTemplate, alarm_values
 
 from xwheel_alarm_email.options import Options
 

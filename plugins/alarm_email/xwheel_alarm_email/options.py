@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
-from xwheel.plugin import AlarmTemplate, PluginOptions
+from xwheel.plugin import PluginOptions
+from xwheel_alarms import AlarmTemplate
 
 from xwheel_alarm_email.addresses import parse_address
 
@@ -48,9 +49,7 @@ class Options(PluginOptions):
     """A file that holds the password."""
     sender: str
     """Address that mails come from."""
-    sender_name: str = Field(
-        default="xwheel", max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
-    )
+    sender_name: str = Field(default="xwheel", max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")
     """Name that mails come from."""
     receivers: tuple[str, ...] = Field(default=(), max_length=MAX_RECEIVERS)
     """Who gets alarms whose rule names no receivers."""
@@ -97,9 +96,7 @@ class Options(PluginOptions):
         if (self.username is None) != (self.password is None):
             raise ValueError("username and password (or password_file) belong together: give both or none")
         if self.username is not None and self.security == "plain":
-            raise ValueError(
-                "security 'plain' would show the password to the network: take 'tls' or 'starttls'"
-            )
+            raise ValueError("security 'plain' would show the password to the network: take 'tls' or 'starttls'")
         if self.ca_file is not None and self.security == "plain":
             raise ValueError("ca_file has no use with security 'plain': take 'tls' or 'starttls'")
         return self

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from conftest import NUMBER, SECRET, alarm_of, register
-from xwheel.plugin import AlarmRetryLater
+from xwheel_alarms import AlarmRetryLater
 from xwheel_devtools.testing import WebRequest, WebServer, web_reply
 
 from xwheel_alarm_sms import SmsChannel, SmsError
@@ -29,9 +29,7 @@ def percent(text: str) -> str:
     return "".join(chr(byte) if byte in UNRESERVED else f"%{byte:02X}" for byte in text.encode())
 
 
-def signature_of(
-    method: str, target: str, headers: Mapping[str, str], body: bytes, names: str, secret: str
-) -> str:
+def signature_of(method: str, target: str, headers: Mapping[str, str], body: bytes, names: str, secret: str) -> str:
     """Return the signature that the document asks for."""
     path, _, query = target.partition("?")
     pairs = sorted((name, values[0]) for name, values in parse_qs(query, keep_blank_values=True).items())
@@ -117,12 +115,7 @@ def test_a_message_is_signed_and_taken(web: WebServer) -> None:
     query = query_of(first)
     params = json.loads(query.pop("TemplateParam"))
     assert params == {"what": "nightly report failed", "kind": "failed", "nothing": "-"}
-    assert query == {
-        "OutId": "7",
-        "PhoneNumbers": "13900001111",
-        "SignName": "示例 & Co",
-        "TemplateCode": "SMS_123456",
-    }
+    assert query == {"OutId": "7", "PhoneNumbers": "13900001111", "SignName": "示例 & Co", "TemplateCode": "SMS_123456"}
     assert query_of(second)["PhoneNumbers"] == "4915112345678"
     assert len(set(provider.nonces)) == 2
 
@@ -161,26 +154,11 @@ def test_a_template_without_variables_gets_none(web: WebServer) -> None:
 @pytest.mark.parametrize(
     ("status", "answer", "words", "later"),
     [
-        (
-            200,
-            {"Code": "isv.MOBILE_NUMBER_ILLEGAL", "Message": "bad"},
-            "200 isv.MOBILE_NUMBER_ILLEGAL: bad",
-            False,
-        ),
-        (
-            200,
-            {"Code": "isv.BUSINESS_LIMIT_CONTROL", "Message": "day"},
-            "200 isv.BUSINESS_LIMIT_CONTROL: day",
-            True,
-        ),
+        (200, {"Code": "isv.MOBILE_NUMBER_ILLEGAL", "Message": "bad"}, "200 isv.MOBILE_NUMBER_ILLEGAL: bad", False),
+        (200, {"Code": "isv.BUSINESS_LIMIT_CONTROL", "Message": "day"}, "200 isv.BUSINESS_LIMIT_CONTROL: day", True),
         (400, {"Code": "Throttling.User", "Message": "slow"}, "400 Throttling.User: slow", True),
         (503, {"Code": "ServiceUnavailable", "Message": "x"}, "503 ServiceUnavailable: x", True),
-        (
-            404,
-            {"Code": "InvalidAccessKeyId.NotFound", "Message": "no"},
-            "404 InvalidAccessKeyId.NotFound: no",
-            False,
-        ),
+        (404, {"Code": "InvalidAccessKeyId.NotFound", "Message": "no"}, "404 InvalidAccessKeyId.NotFound: no", False),
         (500, b"<html>", "500 <html>", False),
         (503, b"<html>", "503 <html>", True),
         (200, ["OK"], '200 ["OK"]', False),

@@ -10,7 +10,7 @@ import pytest
 from conftest import NUMBER, SECRET, alarm_of, register
 from hypothesis import given
 from hypothesis import strategies as st
-from xwheel.plugin import AlarmKind, AlarmRetryLater
+from xwheel_alarms import AlarmKind, AlarmRetryLater
 from xwheel_devtools.testing import WebRequest, WebServer, check_alarm_channel, web_reply
 from xwheel_egress import Answer, EgressClient, EgressError
 
@@ -32,11 +32,7 @@ def test_a_message_goes_as_json(web: WebServer) -> None:
     channel = channel_to(
         web,
         headers={"Authorization": "Bearer {secret}", "X-Alarm": "{id}"},
-        body={
-            "to": ["{number}"],
-            "content": {"text": "{message}", "urgent": True, "n": 3},
-            "ref": "{id}/{digits}",
-        },
+        body={"to": ["{number}"], "content": {"text": "{message}", "urgent": True, "n": 3}, "ref": "{id}/{digits}"},
         secret=SECRET,
     )
     assert channel.send(alarm_of()) == f'sent to {NUMBER}: 202 {{"id": "m-1"}}'
@@ -53,9 +49,7 @@ def test_a_message_goes_as_json(web: WebServer) -> None:
 
 
 def test_a_message_goes_as_a_form(web: WebServer) -> None:
-    channel = channel_to(
-        web, method="PUT", body_type="form", body={"to": "{number}", "text": "{message} & co"}
-    )
+    channel = channel_to(web, method="PUT", body_type="form", body={"to": "{number}", "text": "{message} & co"})
     channel.send(alarm_of(title="a=b&to=+1"))
     (seen,) = web.requests
     assert seen.method == "PUT"
@@ -145,9 +139,7 @@ def test_no_alarm_changes_the_form_of_a_request(title: str, text: str) -> None:
         (200, b"[" * 5000, {"success_field": "code", "success_values": ["0"]}, False),
     ],
 )
-def test_the_answer_is_judged(
-    web: WebServer, status: int, body: Any, success: dict[str, Any], taken: bool
-) -> None:
+def test_the_answer_is_judged(web: WebServer, status: int, body: Any, success: dict[str, Any], taken: bool) -> None:
     web.reply = web_reply(status, body)
     channel = channel_to(web, **success)
     if taken:
@@ -161,9 +153,7 @@ def test_the_answer_is_judged(
     ("status", "headers", "after_s"),
     [(429, {}, 60), (429, {"Retry-After": "7"}, 7), (503, {"Retry-After": "9999"}, 3600)],
 )
-def test_a_busy_gateway_is_asked_later(
-    web: WebServer, status: int, headers: dict[str, str], after_s: float
-) -> None:
+def test_a_busy_gateway_is_asked_later(web: WebServer, status: int, headers: dict[str, str], after_s: float) -> None:
     web.reply = web_reply(status, b"busy", headers)
     with pytest.raises(AlarmRetryLater, match=f"the gateway answered {status} busy") as caught:
         channel_to(web).send(alarm_of())
@@ -235,9 +225,7 @@ def test_a_redirect_is_not_followed(web: WebServer) -> None:
 
 
 def test_a_gateway_inside_is_refused_unless_allowed(web: WebServer) -> None:
-    (channel,) = register(
-        egress={"allow_ports": [web.port]}, gateway={"url": f"http://localhost:{web.port}/{SECRET}"}
-    )
+    (channel,) = register(egress={"allow_ports": [web.port]}, gateway={"url": f"http://localhost:{web.port}/{SECRET}"})
     with pytest.raises(SmsError, match="egress.allow_networks") as caught:
         channel.send(alarm_of())
     assert SECRET not in str(caught.value)

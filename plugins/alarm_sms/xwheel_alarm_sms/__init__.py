@@ -8,17 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from xwheel.plugin import (
+from xwheel.plugin import ConfigError, hookimpl, read_options
+from xwheel_alarms import (
     Alarm,
     AlarmKind,
     AlarmReceipts,
     AlarmRetryLater,
     AlarmTemplate,
-    ConfigError,
     alarm_values,
     checked_receivers,
-    hookimpl,
-    read_options,
 )
 from xwheel_egress import EgressClient, EgressError, EgressPolicy, EgressRefusedError
 
@@ -75,9 +73,7 @@ class SmsChannel:
 
     name = "sms"
 
-    def __init__(
-        self, options: Options, client: EgressClient, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, options: Options, client: EgressClient, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._options = options
         self._client = client
         self._monotonic = monotonic
@@ -186,9 +182,7 @@ def xwheel_register_alarms(config: Config) -> Iterable[SmsChannel]:
     table = "aliyun" if options.aliyun is not None else "gateway"
     call = _provider(options).call({}, "0")
     try:
-        client.call(
-            call.method, call.url, headers=call.headers, body=call.body
-        )  # checks it and sends nothing
+        client.call(call.method, call.url, headers=call.headers, body=call.body)  # checks it and sends nothing
     except EgressRefusedError as error:
         raise ConfigError(f"plugins.options.{PLUGIN}.{table}: {error}") from None
     return [SmsChannel(options, client)]

@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from xwheel.plugin import AlarmTemplate, SecretMask
+from xwheel.plugin import SecretMask
+from xwheel_alarms import AlarmTemplate
 from xwheel_egress import Answer
 
 from xwheel_alarm_sms.options import EXTRA, AliyunOptions
@@ -38,9 +39,7 @@ class Aliyun:
         now: Gives the time, which is part of the signature.
     """
 
-    def __init__(
-        self, options: AliyunOptions, now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, options: AliyunOptions, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._options = options
         assert options.access_key_secret is not None  # noqa: S101 -- a required secret
         self._secret = options.access_key_secret.get_secret_value()
@@ -101,9 +100,7 @@ class Aliyun:
         retry_s = retry_after(answer)
         if retry_s is None and code.startswith(THROTTLED):
             retry_s = RETRY_S
-        raise SmsError(
-            f"Aliyun answered {answer.status} {short(self._mask.hide(f'{code}: {said}'))}", retry_s
-        )
+        raise SmsError(f"Aliyun answered {answer.status} {short(self._mask.hide(f'{code}: {said}'))}", retry_s)
 
 
 def _encode(text: str) -> str:

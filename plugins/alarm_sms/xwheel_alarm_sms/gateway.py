@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, quote_plus, urlencode
 
-from xwheel.plugin import AlarmTemplate, SecretMask
+from xwheel.plugin import SecretMask
+from xwheel_alarms import AlarmTemplate
 from xwheel_egress import Answer
 
 from xwheel_alarm_sms.options import EXTRA, GatewayOptions

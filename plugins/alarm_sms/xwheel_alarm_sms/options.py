@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
-from xwheel.plugin import AlarmTemplate, PluginOptions
+from xwheel.plugin import PluginOptions
+from xwheel_alarms import AlarmTemplate
 
 from xwheel_alarm_sms.numbers import parse_number
 
@@ -112,9 +113,7 @@ class AliyunOptions(PluginOptions):
     """The template's variables; each value is a template."""
     max_param_length: int = Field(default=35, ge=1, le=500)
     """Characters to which a variable is cut."""
-    endpoint: str = Field(
-        default="https://dysmsapi.aliyuncs.com", pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$"
-    )
+    endpoint: str = Field(default="https://dysmsapi.aliyuncs.com", pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$")
     """The service's address."""
 
     @field_validator("params")

@@ -10,7 +10,9 @@ import pytest
 from conftest import KEY, channel_of, config_of
 from hypothesis import given
 from hypothesis import strategies as st
-from xwheel.plugin import AlarmRetryLater, ConfigError
+from xwheel import Config
+from xwheel.plugin import ConfigError
+from xwheel_alarms import AlarmRetryLater
 from xwheel_devtools.testing import WebRequest, WebServer, load_plugin, sample_alarm, web_reply
 
 from xwheel_alarm_webhook import xwheel_register_alarms
@@ -42,9 +44,7 @@ def test_receivers_name_the_robots(provider: WebServer) -> None:
 
 def test_without_a_name_the_default_or_the_only_robot_gets_it(provider: WebServer) -> None:
     channel_of("slack", slack("ops", "default", port=provider.port), provider.port).send(sample_alarm())
-    channel_of("slack", slack("ops", port=provider.port), provider.port).send(
-        sample_alarm(receivers=("@U1",))
-    )
+    channel_of("slack", slack("ops", port=provider.port), provider.port).send(sample_alarm(receivers=("@U1",)))
     assert paths(provider) == ["default", "ops"]
 
 
@@ -95,11 +95,22 @@ def test_a_robot_that_hangs_takes_its_share_of_the_time_and_no_more(monkeypatch:
     with WebServer() as hanging, WebServer() as good:
         hanging.reply = hanging.hang
         robots = {**slack("dev", port=hanging.port), **slack("ops", port=good.port)}
-        channel = channel_of("slack", robots, hanging.port, good.port, timeout_s=1)
-        words = r"^dev: http://127\.0\.0\.1:\d+: no complete answer within 0\.5 s; ops: HTTP 200 ok$"
+        channel = channel_of("slack", robots, hanging.port, good.port, timeout_s=6)
+        words = r"^dev: http://127\.0\.0\.1:\d+: no complete answer within 3 s; ops: HTTP 200 ok$"
         with pytest.raises(SendError, match=words):
             channel.send(sample_alarm(receivers=("dev", "ops")))
         assert len(good.requests) == 1
+
+
+def test_an_alarm_takes_no_longer_than_the_node_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xwheel_alarm_webhook.channel.time", SimpleNamespace(monotonic=lambda: 0.0))
+    with WebServer() as hanging:
+        hanging.reply = hanging.hang
+        config = config_of({"timeout_s": 60, "slack": slack("dev", port=hanging.port)}, hanging.port)
+        config = Config(**{**dict(config), "alarm": {"send_timeout_s": 1}})
+        (channel,) = xwheel_register_alarms(config)
+        with pytest.raises(SendError, match=r"no complete answer within 0\.9 s$"):
+            channel.send(sample_alarm(receivers=("dev",)))
 
 
 def close(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
@@ -127,9 +138,7 @@ def test_a_redirect_is_not_followed(provider: WebServer) -> None:
     with WebServer() as inner:
         provider.reply = web_reply(302, b"", {"Location": f"http://127.0.0.1:{inner.port}/admin"})
         with pytest.raises(SendError, match="HTTP 302"):
-            channel_of("slack", slack("ops", port=provider.port), provider.port, inner.port).send(
-                sample_alarm()
-            )
+            channel_of("slack", slack("ops", port=provider.port), provider.port, inner.port).send(sample_alarm())
         assert not inner.requests
 
 
@@ -208,8 +217,9 @@ def test_keys_may_stand_in_files(provider: WebServer, tmp_path: Any) -> None:
 
 def test_a_node_finds_the_kinds_that_have_robots() -> None:
     plugins = load_plugin("alarm_webhook", {"slack": {"ops": {"url": "https://chat.example"}}})
-    assert set(plugins.alarm_channels) >= {"slack"}
-    assert not set(plugins.alarm_channels) & {"dingtalk", "wecom", "feishu", "telegram", "webhook"}
+    channels = set(plugins.registered("xwheel_register_alarms"))
+    assert channels >= {"slack"}
+    assert not channels & {"dingtalk", "wecom", "feishu", "telegram", "webhook"}
 
 
 @given(st.text(), st.integers(0, 50))

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from conftest import KEY, channel_of
-from xwheel.plugin import AlarmRetryLater
+from xwheel_alarms import AlarmRetryLater
 from xwheel_devtools.testing import WebServer, check_alarm_channel, sample_alarm, web_reply
 
 from xwheel_alarm_webhook.robots import SendError
@@ -131,10 +131,7 @@ def test_mentions_come_from_the_options_and_from_the_rule(provider: WebServer) -
     assert text["mentioned_mobile_list"] == ["13800001111"]
     body = send("feishu", provider, sample_alarm(receivers=("@ou_1", "@all")))
     assert body["content"]["text"] == f'{MESSAGE} <at user_id="ou_1"></at> <at user_id="all"></at>'
-    assert (
-        send("slack", provider, sample_alarm(receivers=("@U1", "@here")))["text"]
-        == f"{MESSAGE} <@U1> <!here>"
-    )
+    assert send("slack", provider, sample_alarm(receivers=("@U1", "@here")))["text"] == f"{MESSAGE} <@U1> <!here>"
     assert send("telegram", provider, sample_alarm(receivers=("@lilei",)))["text"] == f"{MESSAGE} @lilei"
 
 
@@ -211,19 +208,12 @@ BAD: list[tuple[str, int, bytes, str]] = [
     ("feishu", 500, b"", "HTTP 500: not the answer of this kind of robot"),
     ("telegram", 502, b"Bad Gateway", "HTTP 502 Bad Gateway: not the answer"),
     ("dingtalk", 200, b"[" * 50_000, "not the answer of this kind of robot"),
-    (
-        "wecom",
-        200,
-        b'{"errcode":0,"errmsg":"' + b"x" * 200_000 + b'"}',
-        "not the answer of this kind of robot",
-    ),
+    ("wecom", 200, b'{"errcode":0,"errmsg":"' + b"x" * 200_000 + b'"}', "not the answer of this kind of robot"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "status", "body", "said"), BAD)
-def test_the_providers_own_code_decides(
-    kind: str, status: int, body: bytes, said: str, provider: WebServer
-) -> None:
+def test_the_providers_own_code_decides(kind: str, status: int, body: bytes, said: str, provider: WebServer) -> None:
     provider.reply = web_reply(status, body)
     with pytest.raises(SendError) as told:
         channel_of(kind, {"ops": robot(kind, provider)}, provider.port).send(sample_alarm())
@@ -310,11 +300,7 @@ def test_a_webhook_is_what_its_options_say(provider: WebServer) -> None:
     seen = provider.requests[-1]
     assert seen.method == "PUT"
     assert seen.headers["X-Key"] == KEY
-    assert parse_qs(seen.body.decode()) == {
-        "a": ["a&b=c +%"],
-        "b": [sample_alarm().text],
-        "c": ["1"],
-    }
+    assert parse_qs(seen.body.decode()) == {"a": ["a&b=c +%"], "b": [sample_alarm().text], "c": ["1"]}
     provider.reply = web_reply(200, b"no")
     with pytest.raises(SendError, match="HTTP 200 no: the answer does not hold what expect names"):
         channel.send(sample_alarm())

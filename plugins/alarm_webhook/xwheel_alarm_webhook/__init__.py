@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from xwheel.plugin import hookimpl
+from xwheel_alarms.settings import AlarmSection
 from xwheel_egress import EgressClient, EgressPolicy
 
 from xwheel_alarm_webhook.channel import WebhookChannel
@@ -27,9 +28,7 @@ def xwheel_register_alarms(config: Config) -> Iterable[WebhookChannel]:
     client = EgressClient(EgressPolicy.from_config(config))
     options = read_options(config, client)
     # what takes longer counts as failed, though it may still arrive
-    timeout_s = min(options.timeout_s, 0.9 * config.alarm.send_timeout_s)
+    timeout_s = min(options.timeout_s, 0.9 * config.section("alarm", AlarmSection).send_timeout_s)
     return [
-        WebhookChannel(kind, robots, client, timeout_s=timeout_s)
-        for kind, robots in options.robots().items()
-        if robots
+        WebhookChannel(kind, robots, client, timeout_s=timeout_s) for kind, robots in options.robots().items() if robots
     ]

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
-from xwheel.plugin import Alarm, AlarmReceipts, AlarmRetryLater
+from xwheel_alarms import Alarm, AlarmReceipts, AlarmRetryLater
 from xwheel_egress import EgressClient, EgressError
 
 from xwheel_alarm_webhook.robots import MENTION, Robot, SendError
@@ -28,9 +28,7 @@ class WebhookChannel:
         timeout_s: Limit for an alarm to all its robots; each may use an equal share of what is left.
     """
 
-    def __init__(
-        self, name: str, robots: Mapping[str, Robot], client: EgressClient, *, timeout_s: float
-    ) -> None:
+    def __init__(self, name: str, robots: Mapping[str, Robot], client: EgressClient, *, timeout_s: float) -> None:
         self.name = name
         self._robots = dict(robots)
         self._client = client
@@ -74,14 +72,9 @@ class WebhookChannel:
             if DEFAULT in self._robots or len(self._robots) == 1:
                 return [DEFAULT if DEFAULT in self._robots else next(iter(self._robots))], mention, strange
             known = ", ".join(sorted(self._robots))
-            return (
-                [],
-                mention,
-                [*strange, f"{self.name} has several robots: name one of them as receiver: {known}"],
-            )
+            return ([], mention, [*strange, f"{self.name} has several robots: name one of them as receiver: {known}"])
         unknown = [one for one in wanted if one not in self._robots]
         wrong = strange + [
-            f"{self.name} has no robot {one[:64]!r}; there are {', '.join(sorted(self._robots))}"
-            for one in unknown
+            f"{self.name} has no robot {one[:64]!r}; there are {', '.join(sorted(self._robots))}" for one in unknown
         ]
         return [one for one in wanted if one in self._robots], mention, wrong

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 from xwheel import plugin
-from xwheel.plugin import ALARM_PLACEHOLDERS, AlarmTemplate, ConfigError, PluginOptions
+from xwheel.plugin import ConfigError, PluginOptions
+from xwheel_alarms import ALARM_PLACEHOLDERS, AlarmTemplate
 from xwheel_egress import EgressClient, EgressRefusedError
 
 from xwheel_alarm_webhook import robots
@@ -111,9 +112,7 @@ class TelegramOptions(_ChatOptions):
     token: SecretStr | None = Field(None, description="Token of the bot.")
     token_file: Path | None = Field(None, description="File that holds the token.")
     chat: str = Field(description="Number of the chat, or `@` and the channel's name.")
-    server: str = Field(
-        "https://api.telegram.org", description="Origin of the Bot API, for a server of your own."
-    )
+    server: str = Field("https://api.telegram.org", description="Origin of the Bot API, for a server of your own.")
     mention: tuple[Mention, ...] = Field((), max_length=50, description="Who is mentioned by every alarm.")
 
     @model_validator(mode="after")
@@ -144,9 +143,7 @@ class WebhookOptions(_Options):
     body: str = Field(
         DEFAULT_BODY, max_length=16_000, description="The body; placeholders such as `{title}` and `{text}`."
     )
-    max_text: int = Field(
-        8000, ge=10, le=100_000, description="Bytes of `{text}` that are sent; more is cut."
-    )
+    max_text: int = Field(8000, ge=10, le=100_000, description="Bytes of `{text}` that are sent; more is cut.")
     expect: str = Field("", description="What a good answer's body holds; empty for anything.")
 
     @model_validator(mode="after")

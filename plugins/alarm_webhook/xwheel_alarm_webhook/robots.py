@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote_plus
 
-from xwheel.plugin import Alarm, AlarmRetryLater, AlarmTemplate, SecretMask, alarm_values
+from xwheel.plugin import SecretMask
+from xwheel_alarms import Alarm, AlarmRetryLater, AlarmTemplate, alarm_values
 from xwheel_egress import Answer, EgressClient
 
 from xwheel_alarm_webhook.cutting import cut_bytes, cut_utf16, fit
@@ -94,9 +95,7 @@ class Robot:
             EgressError: There was no complete answer, or the policy forbids the call.
         """
         made = self.make(alarm, tuple(dict.fromkeys((*self._mention, *mention))))
-        answer = client.request(
-            made.method, made.url, headers=made.headers, body=made.body, timeout_s=timeout_s
-        )
+        answer = client.request(made.method, made.url, headers=made.headers, body=made.body, timeout_s=timeout_s)
         return self.judge(answer)
 
     def make(self, alarm: Alarm, mention: Sequence[str]) -> Outgoing:
@@ -326,10 +325,7 @@ class Webhook(Robot):
         values["text"] = cut_bytes(values["text"], self._max_text)
         body = self._template.fill(values, self._escape).encode("utf-8", "replace")
         return Outgoing(
-            url=self._url,
-            method=self._method,
-            headers=self._headers,
-            body=None if self._method == "GET" else body,
+            url=self._url, method=self._method, headers=self._headers, body=None if self._method == "GET" else body
         )
 
     def judge(self, answer: Answer) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -11,17 +12,19 @@ from functools import partial
 from typing import Final
 
 from xwheel.clock import Clock
-from xwheel.errors import AlarmRetryLater, ConflictError
-from xwheel.plugin import Alarm, AlarmChannel, PartHealth
-from xwheel.plugin.validation import seconds, words_of
+from xwheel.errors import ConflictError
+from xwheel.plugin import PartHealth
+from xwheel.plugin.validation import words_of
 from xwheel.runtime.foreign import PluginThreads, PluginWorker
 
+from xwheel_alarms.contract import Alarm, AlarmChannel, AlarmRetryLater
 from xwheel_alarms.records import AlarmAttempt
 
 MOST_HANGING: Final = 3
 """Sends of one channel that may hang; then nothing is sent through it until one of them comes back."""
 
 ANSWER_LENGTH: Final = 1000
+LONGEST_WAIT_S: Final = 1e9
 ENDED: Final = 500
 """Ended attempts that are written in one transaction."""
 
@@ -259,3 +262,10 @@ class AlarmChannels:
             self._wake()
         else:
             send.reply.set_result(sent)
+
+
+def seconds(given: object) -> float | None:
+    """Return a plugin's number of seconds, or None if it is none."""
+    if type(given) not in (int, float) or not -LONGEST_WAIT_S <= given <= LONGEST_WAIT_S:  # type: ignore[operator]
+        return None
+    return float(given) if math.isfinite(given) else None  # type: ignore[arg-type]

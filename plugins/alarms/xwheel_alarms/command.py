@@ -39,12 +39,7 @@ SENT = "sent"
 
 @app.command()
 @connected
-def rules(
-    node: NodeApi,
-    job: JobOption = None,
-    group: GroupOption = None,
-    limit: LimitOption = 1000,
-) -> None:
+def rules(node: NodeApi, job: JobOption = None, group: GroupOption = None, limit: LimitOption = 1000) -> None:
     """List rules by id."""
     node.print_list(
         node.pages("/alarms/rules", _owner(node, job, group), limit=limit),
@@ -159,8 +154,7 @@ def send_test(
     node: NodeApi,
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Name of an alarm channel.")],
     receivers: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="RECEIVER...", help="Where to send; default: the channel's own."),
+        list[str] | None, typer.Argument(metavar="RECEIVER...", help="Where to send; default: the channel's own.")
     ] = None,
 ) -> None:
     """Send a test through a channel now; exit with 1 if it was not taken."""
@@ -249,11 +243,7 @@ def edit(
 
 @rule_app.command()
 @connected
-def delete(
-    node: NodeApi,
-    rule: RuleArgument,
-    revision: RevisionOption = None,
-) -> None:
+def delete(node: NodeApi, rule: RuleArgument, revision: RevisionOption = None) -> None:
     """Delete a rule; what it told stays readable."""
     headers = {} if revision is None else {"If-Match": f'"{revision}"'}
     node.call("DELETE", f"/alarms/rules/{rule}", headers=headers)

@@ -6,21 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from xwheel.config.sections import AlarmSection
 from xwheel.model import ExecutorGroup, Job, Run
-from xwheel.plugin import Alarm, PluginDatabase, PluginPartitions
+from xwheel.plugin import PluginDatabase, PluginPartitions
 from xwheel.storage import executors, jobs, runs
 
 from xwheel_alarms.channels import AlarmChannels, Send, Sent
+from xwheel_alarms.contract import Alarm
 from xwheel_alarms.grouping import SUMMARY, group_alarms, missing_channel
 from xwheel_alarms.matching import RuleIndex
 from xwheel_alarms.records import AlarmAttempt, AlarmKind, AlarmRow, AlarmTarget, AttemptState
+from xwheel_alarms.settings import AlarmSection
 from xwheel_alarms.storage import alarms, lists
 from xwheel_alarms.storage import attempts as alarm_attempts
 from xwheel_alarms.storage.attempts import EndedAttempt, NewAttempt
 
 BATCH: Final = 500
 NAP_MS: Final = 1000
+REST_MS: Final = 30_000
 ORPHANS_MS: Final = 60_000
 LONGEST_RETRY_AFTER_S: Final = 3600
 LINES: Final = 50
@@ -87,7 +89,8 @@ class AlarmDelivery:
         self._channels.check()
         if is_full or self._channels.ended():
             return 0
-        return min(NAP_MS, watch_ms, NAP_MS if check_ms is None else check_ms)
+        # the node says when something is due
+        return min(REST_MS, watch_ms, REST_MS if check_ms is None else check_ms)
 
     def write_ends(self, now_ms: int) -> None:
         """Write down what came of sends, and nothing else; for the stop of the node."""
@@ -113,9 +116,7 @@ class AlarmDelivery:
         settings = self._settings
         if attempt.number >= settings.attempts or attempt.channel not in self._channels.names:
             return None
-        pause_s: float = min(
-            settings.retry_delay_s << min(attempt.number - 1, 32), settings.retry_max_delay_s
-        )
+        pause_s: float = min(settings.retry_delay_s << min(attempt.number - 1, 32), settings.retry_max_delay_s)
         if sent.retry_after_s is not None:
             pause_s = min(max(sent.retry_after_s, 0), LONGEST_RETRY_AFTER_S)
         return NewAttempt(
@@ -148,9 +149,7 @@ class AlarmDelivery:
         ]
         episodes = alarms.lock_episodes(conn, {found[item.row.id] for item in due})
         holders = [item for item in locked if item.row.id not in found]
-        grouped = group_alarms(
-            due, holders, self._index.by_id, episodes, now_ms, channels=self._channels.names
-        )
+        grouped = group_alarms(due, holders, self._index.by_id, episodes, now_ms, channels=self._channels.names)
         alarms.update_alarms(conn, grouped.changes)
         alarms.save_episodes(conn, grouped.episodes)
         alarm_attempts.insert_attempts(conn, grouped.attempts)
@@ -162,9 +161,7 @@ class AlarmDelivery:
             return
         known = self._channels.under_way(channel)
         with self._db.read() as conn:
-            found = alarm_attempts.find_due_attempts(
-                conn, self._partitions.held(), channel, now_ms, room + len(known)
-            )
+            found = alarm_attempts.find_due_attempts(conn, self._partitions.held(), channel, now_ms, room + len(known))
             fresh = [item for item in found if item.id not in known]
             sends = self._load(conn, sorted(fresh, key=lambda item: (item.due_ms or 0, item.id)))
         self._channels.put(channel, sends)
@@ -344,9 +341,7 @@ def send_test(
     )
     sent = channels.test(draft, make_alarm(row, None, None, None, receivers=receivers))
     new = NewAttempt(row.id, None, None, row.partition, target, 1, None)
-    return db.transaction(
-        lambda conn: lists.get_attempt(conn, alarm_attempts.insert_ended(conn, new, _ended(sent)))
-    )
+    return db.transaction(lambda conn: lists.get_attempt(conn, alarm_attempts.insert_ended(conn, new, _ended(sent))))
 
 
 def _ended(sent: Sent) -> EndedAttempt:

@@ -95,9 +95,7 @@ class _Grouping:
         for ids in self._after_quiet.values():
             if len(ids) > 1:
                 self._summarize([self._rows[item] for item in ids])
-        attempts = [
-            attempt for item in sorted(self._told) for attempt in self._attempts(self._rows[item], channels)
-        ]
+        attempts = [attempt for item in sorted(self._told) for attempt in self._attempts(self._rows[item], channels)]
         rows = [self._rows[item] for item in sorted(self._changed)]
         names = AlarmChange.__struct_fields__
         return Grouped(

@@ -60,13 +60,7 @@ class AlarmMails:
                 self._rules.update(known[0].id, {"targets": targets})
             elif is_installed:
                 self._rules.create(
-                    {
-                        "name": RULE_NAME,
-                        "job_id": job_id,
-                        "kinds": KINDS,
-                        "targets": targets,
-                        "recovery": False,
-                    }
+                    {"name": RULE_NAME, "job_id": job_id, "kinds": KINDS, "targets": targets, "recovery": False}
                 )
         except (FieldError, ConflictError) as error:
             return f"{KEPT}: {error}"

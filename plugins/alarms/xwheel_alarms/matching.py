@@ -164,10 +164,7 @@ class RuleIndex:
             fresh = self._recent(now_ms) if read_all else dict(self._open)
             for episode in reversed(found):  # the latest last
                 opened = OpenAlarm(episode.root_id, episode.shard_index)
-                fresh[episode.key.job_id] = {
-                    **fresh.get(episode.key.job_id, {}),
-                    episode.key.rule_id: opened,
-                }
+                fresh[episode.key.job_id] = {**fresh.get(episode.key.job_id, {}), episode.key.rule_id: opened}
             self._open = fresh
         if read_all:
             self._read_all_ms = now_ms
@@ -254,9 +251,7 @@ def _recovers(run: Run, opened: OpenAlarm) -> bool:
     return run.root_id != opened.root_id or run.shard_index == opened.shard_index
 
 
-def _of_run(
-    run: Run, rule_id: int, kind: AlarmKind, now_ms: int, reason: str = "", message: str = ""
-) -> NewAlarm:
+def _of_run(run: Run, rule_id: int, kind: AlarmKind, now_ms: int, reason: str = "", message: str = "") -> NewAlarm:
     return NewAlarm(
         rule_id=rule_id,
         job_id=run.job_id,

@@ -45,9 +45,7 @@ class PassKind(StrEnum):
 
 Kinds = Annotated[tuple[RuleKind, ...], Meta(min_length=1, max_length=len(RuleKind))]
 PassKinds = Annotated[tuple[PassKind, ...], Meta(max_length=len(PassKind))]
-Receiver = Annotated[
-    str, Meta(min_length=1, max_length=255, pattern=fields.VISIBLE, extra={"hint": "printable"})
-]
+Receiver = Annotated[str, Meta(min_length=1, max_length=255, pattern=fields.VISIBLE, extra={"hint": "printable"})]
 Receivers = Annotated[tuple[Receiver, ...], Meta(max_length=50)]
 Window = Annotated[int, Meta(ge=0, le=_DAY_S)]
 LongTime = Annotated[int, Meta(ge=0, le=31 * _DAY_S)]

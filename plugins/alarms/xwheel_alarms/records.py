@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from xwheel.plugin import AlarmKind
+from xwheel_alarms.contract import AlarmKind
 
 __all__ = [
     "RULE_KINDS",

@@ -10,13 +10,7 @@ from typing import Any, Final
 import falcon
 from xwheel.api.http.body import InputError, fields_in, take_body, take_changes, take_query
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
-from xwheel.api.http.resource import (
-    naming,
-    readable_groups,
-    reply,
-    reply_page,
-    view_of,
-)
+from xwheel.api.http.resource import naming, readable_groups, reply, reply_page, view_of
 from xwheel.config.sections import ApiSection
 from xwheel.errors import BusyError
 from xwheel.plugin import Need, Of, OfObject, Operation, Permission, ResourceRoute
@@ -83,12 +77,7 @@ class AlarmRuleResource(_Resource):
         del req
         _reply_rule(resp, self._rules.get(rule_id))
 
-    @Operation(
-        {200: AlarmRuleView},
-        body=AlarmRuleChange,
-        headers=(MATCH_HEADER,),
-        problems=("not-found", "conflict"),
-    )
+    @Operation({200: AlarmRuleView}, body=AlarmRuleChange, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
     def on_patch(self, req: falcon.Request, resp: falcon.Response, rule_id: int) -> None:
         """Change fields of a rule."""
         changes = _checked(take_changes(req, AlarmRuleChange, self._limit))
@@ -140,10 +129,7 @@ class Attempts(_Resource):
         """List attempts to tell alarms, newest first, with what the other sides answered."""
         query = take_query(req, AttemptQuery)
         wanted = AlarmFilter(
-            job_id=query.job_id,
-            group_id=query.group_id,
-            alarm_id=query.alarm_id,
-            groups=readable_groups(),
+            job_id=query.job_id, group_id=query.group_id, alarm_id=query.alarm_id, groups=readable_groups()
         )
         found = self._rules.list_attempts(wanted, before_id=query.after, limit=query.limit + 1)
         reply_page(resp, AttemptPage, AttemptView, found, query.limit)

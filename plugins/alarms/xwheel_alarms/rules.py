@@ -96,9 +96,7 @@ class AlarmManager:
         def work(conn: Any) -> AlarmRule:
             _check_owner(conn, row["job_id"], row["group_id"])
             if rules.count_rules(conn) >= MAX_RULES:
-                raise ConflictError(
-                    f"there are {MAX_RULES} alarm rules already: use rules of groups, or of all jobs"
-                )
+                raise ConflictError(f"there are {MAX_RULES} alarm rules already: use rules of groups, or of all jobs")
             made = rules.insert_rule(conn, row)
             self._record(conn, "alarm_rule.create", None, made)
             return made
@@ -179,9 +177,7 @@ class AlarmManager:
         with self._db.read() as conn:
             return lists.get_alarm(conn, alarm_id)
 
-    def list_alarms(
-        self, wanted: AlarmFilter, *, before_id: int | None = None, limit: int = 100
-    ) -> list[AlarmRow]:
+    def list_alarms(self, wanted: AlarmFilter, *, before_id: int | None = None, limit: int = 100) -> list[AlarmRow]:
         """Return a page of alarms, newest first, with ids less than ``before_id``."""
         with self._db.read() as conn:
             return lists.list_alarms(conn, wanted, before_id=before_id, limit=limit)
@@ -232,8 +228,7 @@ def _check_owner(conn: Any, job_id: int | None, group_id: int | None) -> None:
     actor = current_actor()
     if job_id is None and group_id is None and not actor.grants.allows(Permission.EDIT):
         raise ForbiddenError(
-            Permission.EDIT,
-            "a rule for all jobs takes the permission edit in all groups: name a job or a group",
+            Permission.EDIT, "a rule for all jobs takes the permission edit in all groups: name a job or a group"
         )
     if job_id is not None:
         actor.need(Permission.EDIT, jobs.get_job(conn, job_id).group_id, "job", job_id)
@@ -245,8 +240,7 @@ def _check_owner(conn: Any, job_id: int | None, group_id: int | None) -> None:
 def _sorted(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with kinds in one order, each once."""
     return {
-        name: tuple(sorted(set(value))) if name in {"kinds", "quiet_pass"} else value
-        for name, value in values.items()
+        name: tuple(sorted(set(value))) if name in {"kinds", "quiet_pass"} else value for name, value in values.items()
     }
 
 
@@ -270,9 +264,7 @@ def check_rule(rule: AlarmRule, channels: Collection[str]) -> None:
             raise FieldError("targets", f"the name of a channel has at most {CHANNEL_LENGTH} characters")
         if target.channel not in channels:
             known = ", ".join(sorted(channels)) or "none, install a plugin that brings one"
-            raise FieldError(
-                "targets", f"channel {target.channel[:64]!r} is not installed; installed: {known}"
-            )
+            raise FieldError("targets", f"channel {target.channel[:64]!r} is not installed; installed: {known}")
         _check_receivers(target.receivers)
     _between("window_s", rule.window_s, 0, LONGEST_WINDOW_S)
     _check_waits(rule)
@@ -297,9 +289,7 @@ def _check_receivers(receivers: Collection[str]) -> None:
         raise FieldError("targets", f"at most {MAX_RECEIVERS} receivers are allowed, not {len(receivers)}")
     for receiver in receivers:
         if not receiver.strip() or not receiver.isprintable() or len(receiver) > RECEIVER_LENGTH:
-            raise FieldError(
-                "targets", f"a receiver is a printable text of 1 to {RECEIVER_LENGTH} characters"
-            )
+            raise FieldError("targets", f"a receiver is a printable text of 1 to {RECEIVER_LENGTH} characters")
 
 
 def _check_waits(rule: AlarmRule) -> None:
@@ -320,9 +310,7 @@ def _check_quiet(rule: AlarmRule) -> None:
         return
     for field, text in (("quiet_from", rule.quiet_from), ("quiet_to", rule.quiet_to)):
         if not OF_DAY.fullmatch(text):
-            raise FieldError(
-                field, "must be a time of day such as 22:00; give quiet_from and quiet_to, or neither"
-            )
+            raise FieldError(field, "must be a time of day such as 22:00; give quiet_from and quiet_to, or neither")
     if rule.quiet_from == rule.quiet_to:
         raise FieldError("quiet_to", "must differ from quiet_from")
     try:

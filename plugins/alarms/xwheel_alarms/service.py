@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from xwheel import Config
-from xwheel.plugin import (
-    Changes,
-    PartHealth,
-    PluginDatabase,
-    PluginSite,
-    ResourceRoute,
-    Rows,
-)
+from xwheel.plugin import Changes, PartHealth, PluginDatabase, PluginSite, ResourceRoute, Rows
 from xwheel.storage.database.engine import Database
 
 from xwheel_alarms.channels import AlarmChannels
@@ -24,6 +17,8 @@ from xwheel_alarms.matching import AlarmMatcher, RuleIndex
 from xwheel_alarms.news import AlarmNews
 from xwheel_alarms.resources import alarm_routes
 from xwheel_alarms.rules import AlarmManager
+from xwheel_alarms.settings import AlarmSection
+from xwheel_alarms.storage.due import DUE, VERSION
 from xwheel_alarms.sweep import AlarmSweep
 from xwheel_alarms.watch import AlarmWatch
 
@@ -45,6 +40,8 @@ class Alarms(AlarmNews):
     """
 
     name = "alarm"
+    due = DUE
+    version = VERSION
     chapters: Mapping[str, str] = {"alarms": "What is sent where when runs go wrong, and what became of it."}
 
     def __init__(self, config: Config) -> None:
@@ -62,7 +59,7 @@ class Alarms(AlarmNews):
 
     def refresh(self, database: PluginDatabase, now_ms: int) -> None:
         """Read what others changed of the rules."""
-        self.index.step(database, now_ms)
+        self.index.refresh(database, now_ms)
 
     def rows(self, changes: Changes) -> Rows:
         """Return the alarms that rules ask for."""
@@ -111,14 +108,9 @@ class AlarmService:
     """
 
     def __init__(
-        self,
-        site: PluginSite,
-        config: Config,
-        index: RuleIndex,
-        matcher: AlarmMatcher,
-        wakeup: threading.Event,
+        self, site: PluginSite, config: Config, index: RuleIndex, matcher: AlarmMatcher, wakeup: threading.Event
     ) -> None:
-        db, settings = site.database, config.alarm
+        db, settings = site.database, config.section("alarm", AlarmSection)
         self._clock = site.clock
         self.channels = AlarmChannels(
             site.registered("xwheel_register_alarms"),
@@ -131,9 +123,7 @@ class AlarmService:
         self.manager = AlarmManager(
             db, site.clock, self.channels, site.record, lambda: index.refresh(db, site.now_ms())
         )
-        watch = AlarmWatch(
-            db, site.partitions, index, matcher.written, interval_ms=settings.watch_interval_s * 1000
-        )
+        watch = AlarmWatch(db, site.partitions, index, matcher.written, interval_ms=settings.watch_interval_s * 1000)
         self._delivery = AlarmDelivery(db, site.partitions, index, self.channels, settings, watch.step)
         self.sweep = AlarmSweep(cast(Database, db), site.partitions, site.clock, config.upkeep)
 

@@ -31,17 +31,12 @@ class AlarmSweep:
         settings: How long alarms are kept, and how much is deleted at once.
     """
 
-    def __init__(
-        self, db: Database, partitions: PluginPartitions, clock: Clock, settings: UpkeepSection
-    ) -> None:
+    def __init__(self, db: Database, partitions: PluginPartitions, clock: Clock, settings: UpkeepSection) -> None:
         self._db = db
         self._days = settings.run_retention_days
         self._batch = settings.sweep_batch
         self._sweeps = Sweeps(
-            lambda: 0 in partitions.held(),
-            clock,
-            self._sweep_all,
-            interval_ms=settings.sweep_interval_s * 1000,
+            lambda: 0 in partitions.held(), clock, self._sweep_all, interval_ms=settings.sweep_interval_s * 1000
         )
 
     def step(self, now_ms: int) -> int:

@@ -17,7 +17,7 @@ from xwheel_alarms.storage.alarms import Episode, EpisodeKey, NewAlarm
 from xwheel_alarms.storage.watch import WatchedJob, WatchedRun
 
 BATCH: Final = 500
-NAP_MS: Final = 5000
+NAP_MS: Final = 30_000
 FIRST_WINDOW_MS: Final = 60_000
 WIDER: Final = 10
 PIECE_MS: Final = 50
@@ -112,12 +112,8 @@ class AlarmWatch:
                 if settings.find_setting(conn, settings.PAUSED) is not None:
                     return
                 ids = () if rule.job_id is None else (rule.job_id,)
-                page, after_id = watch.list_started_jobs(
-                    conn, after_id, BATCH, group_id=rule.group_id, ids=ids
-                )
-            mine = [
-                job for job in page if rule in self._index.rules_for(AlarmKind.NOT_RUN, job.id, job.group_id)
-            ]
+                page, after_id = watch.list_started_jobs(conn, after_id, BATCH, group_id=rule.group_id, ids=ids)
+            mine = [job for job in page if rule in self._index.rules_for(AlarmKind.NOT_RUN, job.id, job.group_id)]
             if mine:
                 self._write(partial(self._of_jobs, rule=rule, page=mine))
             yield
@@ -165,6 +161,4 @@ class AlarmWatch:
 def _fresh(conn: Any, ours: Collection[int], *, found: Sequence[NewAlarm]) -> list[NewAlarm]:
     """Return the alarms of runs of our partitions that have none of the same rule yet."""
     known = watch.find_told_runs(conn, {alarm.run_id for alarm in found if alarm.run_id is not None})
-    return [
-        alarm for alarm in found if alarm.partition in ours and (alarm.run_id, alarm.rule_id) not in known
-    ]
+    return [alarm for alarm in found if alarm.partition in ours and (alarm.run_id, alarm.rule_id) not in known]

@@ -26,9 +26,7 @@ from xwheel_cluster_zookeeper.paths import Paths
 from xwheel_cluster_zookeeper.zookeeper import ZooKeeperBackend
 
 # examples may be slow on a busy machine
-settings.register_profile(
-    "xwheel", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("xwheel", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("xwheel")
 # these want a browser: 'make console' runs them where Playwright is
 collect_ignore = [] if find_spec("playwright") else ["pages"]

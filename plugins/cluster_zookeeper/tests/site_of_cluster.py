@@ -51,10 +51,7 @@ def again():
 
 def source(version: str, ledger: Path) -> Mapping[str, str]:
     """Return the files of a package of this version, whose job ``tick`` writes the ids of its runs into a file."""
-    return {
-        "acme/__init__.py": "",
-        "acme/jobs.py": JOBS.replace("VERSION", version).replace("LEDGER", str(ledger)),
-    }
+    return {"acme/__init__.py": "", "acme/jobs.py": JOBS.replace("VERSION", version).replace("LEDGER", str(ledger))}
 
 
 class PackageNode(XwheelProcess):
@@ -106,13 +103,7 @@ class ClusterSite:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        servers: Servers,
-        root: str,
-        *,
-        mode: str = "master-slave",
-        session_s: float = SESSION_S,
+        self, folder: Path, servers: Servers, root: str, *, mode: str = "master-slave", session_s: float = SESSION_S
     ) -> None:
         self.folder = folder
         self.options = (
@@ -124,9 +115,7 @@ class ClusterSite:
         home = folder / "scheduler"
         home.mkdir()
         settings = home / "xwheel.toml"
-        settings.write_text(
-            f'[plugins.options.job_package.store]\ndirectory = "{folder / "store"}"\n\n{self.options}'
-        )
+        settings.write_text(f'[plugins.options.job_package.store]\ndirectory = "{folder / "store"}"\n\n{self.options}')
         self.scheduler = self._stack.enter_context(NodeProcess(home, XWHEEL_CONFIG=str(settings)))
         self.group_id = self.call("POST", "groups", {"app_name": "package-nodes", "title": "Packages"})["id"]
         paths = Paths(root, Mode.STANDBY if mode == "standby" else Mode.MASTER_SLAVE)

@@ -101,12 +101,7 @@ class Site:
                 conn.execute(insert(FOUND).values(place=number, call="function", **same, **when))
                 state = {"job_id": number, "project": "acme", "state": "Shutdown", "version": 1}
                 conn.execute(insert(JOB).values(**state, **same, **when))
-                self.jobs.known[number] = {
-                    "id": number,
-                    "group_id": 1,
-                    "enabled": False,
-                    "route_options": "",
-                }
+                self.jobs.known[number] = {"id": number, "group_id": 1, "enabled": False, "route_options": ""}
 
         return work
 

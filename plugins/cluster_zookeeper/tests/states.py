@@ -82,9 +82,7 @@ class Cluster:
     def elect(self, node_id: str) -> None:
         self.epoch = Epoch(number=self.epoch.number + 1, node_id=node_id)
 
-    def order(
-        self, *keys: str, wanted: Wanted = Wanted.STARTED, tag: str | None = None, app_name: str = ""
-    ) -> None:
+    def order(self, *keys: str, wanted: Wanted = Wanted.STARTED, tag: str | None = None, app_name: str = "") -> None:
         """Let jobs have one more operation."""
         for key in keys:
             before = self.jobs.get(key)

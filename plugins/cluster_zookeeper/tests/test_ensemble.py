@@ -57,17 +57,20 @@ def test_an_ensemble_loses_its_leader_and_its_quorum(tmp_path: Path, root: str) 
         site.wait_for_run(job_id, now_ms(), state="succeeded")
         assert {node.node_id: node.path for node in site.state.nodes.values()} == before
         assert site.where(job_id) == has
-        assert site.cluster()["age_ms"] < 5000
+        wait_until(lambda: site.cluster()["age_ms"] < 5000)
         begun = site.begun()
         assert len(set(begun)) == len(begun)
         succeeded = {run["id"] for run in site.runs(job_id, state="succeeded")}
         assert succeeded <= set(begun)
 
         # R25: no fire was refused for good: one waited, those after it are skips, and it ran in the end
+        wait_until(lambda: _roots(site, job_id, "refused") <= _roots(site, job_id, "succeeded"))
         runs = site.runs(job_id)
         refused = [run for run in runs if run["state"] == "refused"]
         assert {run["reason"] for run in refused} == {"failed_over"}
         assert {run["reason"] for run in runs if run["state"] == "skipped"} <= {"waiting_for_executor"}
-        ended = {run["root_id"] for run in runs if run["state"] == "succeeded"}
-        assert {run["root_id"] for run in refused} <= ended
         assert len(refused) <= 2 * MOST_ATTEMPTS
+
+
+def _roots(site: ClusterSite, job_id: int, state: str) -> set[int]:
+    return {run["root_id"] for run in site.runs(job_id) if run["state"] == state}

@@ -203,11 +203,7 @@ def test_a_job_that_waits_says_so_when_its_last_node_goes() -> None:
     made.lose("n1")
     made.step()
     status = made.statuses["00000"].value
-    assert (status.result, status.reason, status.job_state) == (
-        Result.WAITING,
-        "no_eligible_node",
-        JobState.STARTUP,
-    )
+    assert (status.result, status.reason, status.job_state) == (Result.WAITING, "no_eligible_node", JobState.STARTUP)
     assert made.assignments == {}
     made.join("n2")
     made.step()
@@ -233,11 +229,7 @@ def test_a_transient_failure_is_tried_again_elsewhere() -> None:
     made.say("00000", Result.RETRYING, reason="console_unreachable", error="no answer")
     made.step()
     status = made.statuses["00000"].value
-    assert (status.result, status.reason, status.error) == (
-        Result.FAILED,
-        "console_unreachable",
-        "no answer",
-    )
+    assert (status.result, status.reason, status.error) == (Result.FAILED, "console_unreachable", "no answer")
     assert status.job_state is JobState.SHUTDOWN
     assert made.assignments == {}
 
@@ -323,11 +315,7 @@ def test_a_permanent_failure_is_not_tried_again() -> None:
     made.step()
     assert made.assignments == {}
     status = made.statuses["00000"].value
-    assert (status.result, status.reason, status.job_state) == (
-        Result.FAILED,
-        "sdk_mismatch",
-        JobState.STARTUP,
-    )
+    assert (status.result, status.reason, status.job_state) == (Result.FAILED, "sdk_mismatch", JobState.STARTUP)
     made.join("n3")
     assert made.step().changes == []
     made.order("00000")

@@ -16,10 +16,7 @@ JOBS = keys(12)
 
 EVENTS = st.one_of(
     st.tuples(
-        st.just("join"),
-        st.sampled_from(NODES),
-        st.sampled_from([(), ("gpu",), ("gpu", "big")]),
-        st.integers(0, 3),
+        st.just("join"), st.sampled_from(NODES), st.sampled_from([(), ("gpu",), ("gpu", "big")]), st.integers(0, 3)
     ),
     st.tuples(st.just("lose"), st.sampled_from(NODES)),
     st.tuples(st.just("start"), st.sampled_from(JOBS), st.sampled_from(TAGS)),
@@ -138,18 +135,14 @@ def test_jobs_stay_where_they_are_when_nodes_join(events: list[tuple], count: in
         happen(made, event)
         made.step()
     drained = made.state().drained()
-    before = {
-        key: stored.value for key, stored in made.assignments.items() if stored.value.node_id not in drained
-    }
+    before = {key: stored.value for key, stored in made.assignments.items() if stored.value.node_id not in drained}
     made.join(*[f"new{number}" for number in range(count)], tags=("gpu", "big"))
     made.step()
     assert {key: made.assignments[key].value for key in before} == before
 
 
 @given(st.integers(1, 6), st.integers(0, 40), st.lists(st.integers(0, 5), max_size=5), st.integers(0, 4))
-def test_loads_are_even_where_every_node_may_have_every_job(
-    nodes: int, jobs: int, lost: list[int], later: int
-) -> None:
+def test_loads_are_even_where_every_node_may_have_every_job(nodes: int, jobs: int, lost: list[int], later: int) -> None:
     """CLU-15, CLU-16: what is placed again fills the emptiest; a rebalance makes loads differ by one at most."""
     made = Cluster()
     made.join(*[f"n{number}" for number in range(nodes)])

@@ -270,10 +270,7 @@ def test_a_late_answer_to_an_older_operation(scheduler: Scheduler, site: Site, w
     scheduler.mirror.step(world.now_ms)
     assert site.job()["state"] == "Pause"
     scheduler.run(6)
-    assert [(row["result"], row["reason"]) for row in site.log()] == [
-        ("Failed", "superseded"),
-        ("Success", ""),
-    ]
+    assert [(row["result"], row["reason"]) for row in site.log()] == [("Failed", "superseded"), ("Success", "")]
 
 
 def test_with_the_store_down_operations_are_queued(scheduler: Scheduler, site: Site, world: World) -> None:
@@ -348,9 +345,7 @@ def test_two_scheduler_nodes_write_one_at_a_time(scheduler: Scheduler, site: Sit
     assert last(site) == ("Success", "")
 
 
-def test_who_lost_its_session_writes_only_with_the_lock(
-    scheduler: Scheduler, site: Site, world: World
-) -> None:
+def test_who_lost_its_session_writes_only_with_the_lock(scheduler: Scheduler, site: Site, world: World) -> None:
     """OPS-12: a scheduler node whose session was lost unseen asks for the lock before it writes anything more."""
     world.add("a")
     scheduler.run(2)
@@ -391,9 +386,7 @@ def test_nodes_that_vanish_are_seen_dead(scheduler: Scheduler, site: Site, world
     assert last(site) == ("Success", "")
 
 
-def test_a_node_that_came_back_at_once_is_not_seen_dead(
-    scheduler: Scheduler, site: Site, world: World
-) -> None:
+def test_a_node_that_came_back_at_once_is_not_seen_dead(scheduler: Scheduler, site: Site, world: World) -> None:
     """CLU-10: a node that joined again in a new session keeps the runs that it has."""
     (member,) = world.add("a")
     scheduler.run(2)

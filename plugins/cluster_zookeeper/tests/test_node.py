@@ -462,11 +462,7 @@ def test_a_permanent_failure_ends_the_operation_at_once() -> None:
     world.put(1)
     world.run()
     status = world.status(1)
-    assert (status.result, status.reason, status.job_state) == (
-        Result.FAILED,
-        "checksum_mismatch",
-        JobState.SHUTDOWN,
-    )
+    assert (status.result, status.reason, status.job_state) == (Result.FAILED, "checksum_mismatch", JobState.SHUTDOWN)
     assert (world.state.assignments, world.where()) == ({}, {})
     assert len(one.preparations.begun) == 1
 
@@ -520,9 +516,7 @@ def test_a_decision_of_an_earlier_master_is_ignored(caplog: pytest.LogCaptureFix
     for epoch in (7, 3):
         change = assignment(1, path, epoch=epoch)
         known = world.state.assignments[key]
-        world.scheduler.commit(
-            world.state.epoch, [MasterChange(key=key, expected=known.version, assignment=change)]
-        )
+        world.scheduler.commit(world.state.epoch, [MasterChange(key=key, expected=known.version, assignment=change)])
         one.node._compare(world.state, world.now_ms)
     assert "a decision of epoch 3 is ignored, 7 was seen" in caplog.text
 

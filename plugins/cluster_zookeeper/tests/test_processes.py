@@ -16,11 +16,10 @@ from xwheel_devtools.testing import wait_until
 from xwheel_cluster_zookeeper.backend import Conflict, Link
 
 
-def test_nodes_join_elect_one_and_the_next_when_it_is_killed(
-    tmp_path: Path, server: Servers, root: str
-) -> None:
+def test_nodes_join_elect_one_and_the_next_when_it_is_killed(tmp_path: Path, server: Servers, root: str) -> None:
     """CLU-4, CLU-5, CLU-8, CLU-10, CLU-11: one master, the next when it is frozen or killed; who stops is gone."""
-    with ClusterSite(tmp_path, server, root) as site:
+    # sessions long enough that no one who is only slow is taken for dead, which would elect once more
+    with ClusterSite(tmp_path, server, root, session_s=6) as site:
         site.add("anna", "bert", "carl")
 
         # another one is elected for a frozen master, which joins again when it thaws and changes nothing

@@ -41,9 +41,7 @@ def choose(made: Assigned, options: str = "", **more: object) -> list[str]:
 
 def test_the_contract_holds() -> None:
     view = ClusterView()
-    address = {
-        f"node-{number:010}": f"http://10.0.{number // 250}.{number % 250 + 1}:9999" for number in range(300)
-    }
+    address = {f"node-{number:010}": f"http://10.0.{number // 250}.{number % 250 + 1}:9999" for number in range(300)}
     nodes = {path: node(path, path=path, address=found) for path, found in address.items()}
     view.update(replace(NOTHING, nodes=nodes), 1)
     check_router(Assigned(view))
@@ -70,10 +68,7 @@ def test_a_run_goes_to_the_node_that_has_the_job() -> None:
         ),
         ({"nodes": {}}, "node n1, which had the job, is gone"),
         ({"owners": {}}, "node n1 has the job and is not ready for it yet"),
-        (
-            {"owners": {KEY: Owner(key=KEY, node_id="n0", epoch=1)}},
-            "node n1 has the job and is not ready for it yet",
-        ),
+        ({"owners": {KEY: Owner(key=KEY, node_id="n0", epoch=1)}}, "node n1 has the job and is not ready for it yet"),
         (
             {"nodes": {PATHS[1]: node("n1", path=PATHS[1], address="http://other:1")}},
             "no executor of the group has registered as http://other:1",
@@ -117,9 +112,7 @@ def test_a_job_that_is_not_started_runs_anywhere_by_hand() -> None:
 def test_a_run_by_hand_goes_to_no_suspect_while_others_are_well() -> None:
     suspected = replace(EXECUTORS[2], suspect_until_ms=2)
     loads = {EXECUTORS[0].address: 3, EXECUTORS[1].address: 2, suspected.address: 0}
-    context = sample_route_context(
-        [*EXECUTORS[:2], suspected], sample_job(id=1), load=loads.__getitem__, now_ms=1
-    )
+    context = sample_route_context([*EXECUTORS[:2], suspected], sample_job(id=1), load=loads.__getitem__, now_ms=1)
     assert router(jobs={}, assignments={}).route(context) == [EXECUTORS[1]]
 
 

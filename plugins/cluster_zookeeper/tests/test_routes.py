@@ -103,9 +103,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("place")
     options = {"job_package": {"store": {"directory": str(folder / "packages")}}}
     plugin = Plugin()
-    with NodeSite(
-        folder / "node", "job_package", plugin, options=options, executors=0, settings=SETTINGS
-    ) as node:
+    with NodeSite(folder / "node", "job_package", plugin, options=options, executors=0, settings=SETTINGS) as node:
         node.call("POST", "groups", {"app_name": "package-nodes", "title": "Packages"})
         plugin.world.add("a", "b", app_name="package-nodes")
         plugin.world.run()

@@ -53,9 +53,7 @@ def well(result: subprocess.CompletedProcess[str]) -> str:
 @pytest.mark.nightly
 def test_the_tutorial_on_packages(tutorial: Tutorial) -> None:
     """The walk: upload, start, a node is killed, pause, a new version, roll back."""
-    zookeeper, serve, prepare, anna, alone, build, begin, bert, kill, look, pause, newer, back = (
-        tutorial.shells
-    )
+    zookeeper, serve, prepare, anna, alone, build, begin, bert, kill, look, pause, newer, back = tutorial.shells
     (found,) = tutorial.outputs
     tutorial.save_files()
     server = tutorial.start(zookeeper, "zookeeper.log")

@@ -75,9 +75,7 @@ def test_a_digest_user_keeps_others_out(zookeeper_members: Members) -> None:
 
 def folder_acls(hosts: str, root: str, *users: tuple[str, str]) -> dict[str, list[Any]]:
     """Return the ACLs of all znodes of a tree, as a user sees them who may."""
-    with closing(
-        KazooClient(hosts=hosts, auth_data=[("digest", ":".join(user)) for user in users])
-    ) as client:
+    with closing(KazooClient(hosts=hosts, auth_data=[("digest", ":".join(user)) for user in users])) as client:
         client.start(timeout=OPEN_S)
         waiting, found = [Paths(root, Mode.MASTER_SLAVE).tree], {}
         while waiting:
@@ -101,12 +99,7 @@ def test_folders_that_were_open_are_closed_by_the_first_member_with_a_user(
     assert "was open to others (world:anyone)" in caplog.text
     found = folder_acls(server.hosts, root, user)
     tree = Paths(root, Mode.MASTER_SLAVE)
-    assert {
-        tree.tree,
-        tree.of("jobs", job(1).key),
-        tree.of("leaderEpoch"),
-        tree.of("initLock"),
-    } <= found.keys()
+    assert {tree.tree, tree.of("jobs", job(1).key), tree.of("leaderEpoch"), tree.of("initLock")} <= found.keys()
     assert {one.id for acls in found.values() for one in acls} == {make_digest_acl(*user, all=True).id}
     with pytest.raises(NotAllowedError):
         zookeeper_members().read()
@@ -126,9 +119,7 @@ def test_a_folder_of_others_that_cannot_be_mended_is_refused(
         client.start(timeout=OPEN_S)
         client.set_acls(path, [make_digest_acl(*other, all=True), open_to_all])
         client.stop()
-    with pytest.raises(
-        NotAllowedError, match=r"is open to others .*setAcl -R .* or name another root"
-    ) as caught:
+    with pytest.raises(NotAllowedError, match=r"is open to others .*setAcl -R .* or name another root") as caught:
         zookeeper_members(user=user).read()
     assert str(caught.value).startswith(path)
     # a monitor that may read, and nothing else, is none of them
@@ -139,9 +130,7 @@ def test_a_folder_of_others_that_cannot_be_mended_is_refused(
     assert zookeeper_members(user=user).read().jobs == {}
 
 
-def test_a_node_does_not_start_on_an_open_tree(
-    server: Servers, root: str, zookeeper_members: Members
-) -> None:
+def test_a_node_does_not_start_on_an_open_tree(server: Servers, root: str, zookeeper_members: Members) -> None:
     """S18: it is said at the start, as an error of the settings."""
     zookeeper_members(user=("stranger", "another")).read()
     options = Options(hosts=server.hosts, root=root, user="xwheel", password="a secret")  # type: ignore[arg-type]

@@ -11,12 +11,7 @@ if TYPE_CHECKING:
     from xwheel import Config
     from xwheel.plugin import Commands, Pages, Router, Routes
 
-__all__ = [
-    "xwheel_register_commands",
-    "xwheel_register_pages",
-    "xwheel_register_routers",
-    "xwheel_register_routes",
-]
+__all__ = ["xwheel_register_commands", "xwheel_register_pages", "xwheel_register_routers", "xwheel_register_routes"]
 
 
 class NodeCommand:

@@ -48,12 +48,7 @@ NAMES: Final[Mapping[type[Any], Mapping[str, str]]] = {
 FROM_PLACE: Final = {"key", "path"}
 """Fields that are the znode's name."""
 
-ENUMS: Final[Mapping[str, type[StrEnum]]] = {
-    "role": Role,
-    "wanted": Wanted,
-    "job_state": JobState,
-    "result": Result,
-}
+ENUMS: Final[Mapping[str, type[StrEnum]]] = {"role": Role, "wanted": Wanted, "job_state": JobState, "result": Result}
 
 
 class BadZnodeError(XwheelError):
@@ -114,9 +109,7 @@ def decode(kind: type[R], data: bytes, place: str) -> R:
         elif field.name != "more":
             name = _name(kind, field.name)
             if name in found:
-                values[field.name] = _checked(
-                    field.name, str(field.type), found.pop(name), f"{place}: {name}"
-                )
+                values[field.name] = _checked(field.name, str(field.type), found.pop(name), f"{place}: {name}")
             elif field.default is MISSING:
                 raise BadZnodeError(f"{place}: {name} is missing")
     found.pop("schema", None)

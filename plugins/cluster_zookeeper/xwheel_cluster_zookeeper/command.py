@@ -49,16 +49,12 @@ class Membership:
         on_lost: Called when the session was lost.
     """
 
-    def __init__(
-        self, options: Options, glue: PackageGlue, app_name: str, on_lost: Any = lambda: None
-    ) -> None:
+    def __init__(self, options: Options, glue: PackageGlue, app_name: str, on_lost: Any = lambda: None) -> None:
         self._options = options
         self._app_name = app_name
         self._glue = glue
         self._on_lost = on_lost
-        self._backend = ZooKeeperBackend(
-            options.hosts, options.paths, session_s=options.session_s, user=options.digest
-        )
+        self._backend = ZooKeeperBackend(options.hosts, options.paths, session_s=options.session_s, user=options.digest)
         self._preparations = Preparations(self._prepare)
         self._stopping = threading.Event()
         self._node: ClusterNode | None = None
@@ -149,9 +145,7 @@ class NodeExecutor(Executor):
         if not options.hosts:
             raise ConfigError("plugins.options.cluster_zookeeper.hosts is missing: where ZooKeeper is")
         if PACKAGE not in config.executor.allowed_glue_types:
-            raise ConfigError(
-                f"executor.allowed_glue_types must name {PACKAGE}: a node runs jobs of packages"
-            )
+            raise ConfigError(f"executor.allowed_glue_types must name {PACKAGE}: a node runs jobs of packages")
         glue = PackageGlue(package_options(config).node)
         super().__init__(config, glue_types={PACKAGE: glue})
         self._membership = Membership(options, glue, config.executor.app_name)

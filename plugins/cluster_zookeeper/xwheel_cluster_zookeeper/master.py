@@ -263,11 +263,7 @@ class _Reconciliation:
         if is_begun and not self._lives(item):
             return self._next_attempt(job, before)
         return _Open(
-            job=job,
-            before=before,
-            attempt=item.attempt,
-            not_before_ms=item.not_before_ms,
-            excluded=item.excluded,
+            job=job, before=before, attempt=item.attempt, not_before_ms=item.not_before_ms, excluded=item.excluded
         )
 
     def place_all(self) -> None:
@@ -319,12 +315,7 @@ class _Reconciliation:
             if better is not None:
                 self._nodes.move(item.node_path, better.path)
                 changed = replace(
-                    changed,
-                    node_id=better.node_id,
-                    node_path=better.path,
-                    epoch=self._epoch,
-                    attempt=1,
-                    excluded=(),
+                    changed, node_id=better.node_id, node_path=better.path, epoch=self._epoch, attempt=1, excluded=()
                 )
             self.present[key] = changed
             self.changes.append(MasterChange(key=key, expected=before.version, assignment=changed))
@@ -379,9 +370,7 @@ class _Reconciliation:
         failed = replace(status, result=Result.FAILED, epoch=self._epoch, updated_ms=self._now_ms)
         self._write(failed, stored.version)
 
-    def _say(
-        self, job: JobRecord, *, result: Result, job_state: JobState, reason: str = "", error: str = ""
-    ) -> None:
+    def _say(self, job: JobRecord, *, result: Result, job_state: JobState, reason: str = "", error: str = "") -> None:
         """Write the status of a job that no living node has."""
         stored = self._state.statuses.get(job.key)
         status = JobStatus(
@@ -399,9 +388,7 @@ class _Reconciliation:
         self._write(status, stored.version if stored else None)
 
     def _write(self, status: JobStatus, expected: int | None) -> None:
-        self.changes.append(
-            MasterChange(key=status.key, expected=expected, is_assignment=False, status=status)
-        )
+        self.changes.append(MasterChange(key=status.key, expected=expected, is_assignment=False, status=status))
 
 
 def _stopped_state(job: JobRecord, status: JobStatus | None) -> JobState:

@@ -9,14 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from xwheel_cluster_zookeeper.backend import (
-    Conflict,
-    Connection,
-    Disconnected,
-    Link,
-    MasterChange,
-    SessionLost,
-)
+from xwheel_cluster_zookeeper.backend import Conflict, Connection, Disconnected, Link, MasterChange, SessionLost
 from xwheel_cluster_zookeeper.codec import decode, encode
 from xwheel_cluster_zookeeper.model import (
     Assignment,
@@ -126,9 +119,7 @@ class MemoryBackend:
 
     def connection(self) -> Connection:
         """Return what the connection is."""
-        return Connection(
-            link=self._link, session=self._number, since_ms=self._since_ms, timeout_ms=self._timeout_ms
-        )
+        return Connection(link=self._link, session=self._number, since_ms=self._since_ms, timeout_ms=self._timeout_ms)
 
     def wait_for_change(self, seen: int, timeout_s: float) -> int:
         """Return the number of changes seen until now."""

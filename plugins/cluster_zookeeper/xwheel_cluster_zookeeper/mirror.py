@@ -17,14 +17,7 @@ from xwheel.plugin import NotFoundError, PluginSite
 from xwheel_job_package.operations import JobOperations
 from xwheel_job_package.outbox import Outbox, source_of
 
-from xwheel_cluster_zookeeper.backend import (
-    ClusterBackend,
-    Conflict,
-    Disconnected,
-    Link,
-    NotAllowedError,
-    SessionLost,
-)
+from xwheel_cluster_zookeeper.backend import ClusterBackend, Conflict, Disconnected, Link, NotAllowedError, SessionLost
 from xwheel_cluster_zookeeper.master import REBALANCE, MasterSettings, movable
 from xwheel_cluster_zookeeper.model import (
     ClusterState,

@@ -12,14 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from xwheel_cluster_zookeeper.backend import (
-    ClusterBackend,
-    Conflict,
-    Connection,
-    Disconnected,
-    Link,
-    SessionLost,
-)
+from xwheel_cluster_zookeeper.backend import ClusterBackend, Conflict, Connection, Disconnected, Link, SessionLost
 from xwheel_cluster_zookeeper.master import MasterSettings, reconcile
 from xwheel_cluster_zookeeper.model import (
     Assignment,
@@ -120,9 +113,7 @@ class ClusterNode:
     @property
     def is_healthy(self) -> bool:
         """Whether the node is connected, has joined, and its last attempt to lead or join did not fail."""
-        return (
-            self._me is not None and not self.failures and self._backend.connection().link is Link.CONNECTED
-        )
+        return self._me is not None and not self.failures and self._backend.connection().link is Link.CONNECTED
 
     @property
     def role(self) -> Role | None:
@@ -207,9 +198,7 @@ class ClusterNode:
         self._last_epochs.clear()
         self._session = connection.session
         if was_member and not self._is_draining:
-            logger.warning(
-                "the session with ZooKeeper is lost: this node has no job until it has joined again"
-            )
+            logger.warning("the session with ZooKeeper is lost: this node has no job until it has joined again")
             self._on_lost()
 
     def _say_away(self, now_ms: int, connection: Connection) -> None:
@@ -293,9 +282,7 @@ class ClusterNode:
         plan = reconcile(state, now_ms, self._settings.master)
         if plan.changes:
             left = self._backend.commit(self._epoch, plan.changes)
-            logger.info(
-                "%d decisions written, %d met a change and are made again", len(plan.changes), len(left)
-            )
+            logger.info("%d decisions written, %d met a change and are made again", len(plan.changes), len(left))
 
     def _hands_over(self, state: ClusterState) -> bool:
         """Return whether another node of a standby cluster shall be master, as this one is drained and it is not."""
@@ -376,9 +363,7 @@ class ClusterNode:
             return
         prepared = self._preparations.get(job.key, (item.op_seq, item.attempt), job.source)
         if prepared is None:
-            self._write(
-                state, item, now_ms, job_state=_before(status), result=Result.EXECUTING, op_seq=job.op_seq
-            )
+            self._write(state, item, now_ms, job_state=_before(status), result=Result.EXECUTING, op_seq=job.op_seq)
         elif prepared.reason:
             self._fail(state, item, prepared, now_ms)
         else:
@@ -452,8 +437,8 @@ def _before(status: Stored[JobStatus] | None) -> JobState:
 
 def _is_failure_of(status: JobStatus, item: Assignment) -> bool:
     """Whether a status says that this very attempt failed."""
-    return status.result in {Result.FAILED, Result.RETRYING} and (
-        status.op_seq,
-        status.attempt,
-        status.node_id,
-    ) == (item.op_seq, item.attempt, item.node_id)
+    return status.result in {Result.FAILED, Result.RETRYING} and (status.op_seq, status.attempt, status.node_id) == (
+        item.op_seq,
+        item.attempt,
+        item.node_id,
+    )

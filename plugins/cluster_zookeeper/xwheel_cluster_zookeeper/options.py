@@ -21,9 +21,7 @@ _MODES: Final = {"master-slave": Mode.MASTER_SLAVE, "standby": Mode.STANDBY}
 class MemberOptions(PluginOptions):
     """What a package node is in its cluster."""
 
-    name: str = Field(
-        "", max_length=100, description="The node's name for good; by default the host's and the port."
-    )
+    name: str = Field("", max_length=100, description="The node's name for good; by default the host's and the port.")
     slots: int = Field(0, ge=0, le=1_000_000, description="How many jobs it has at most; 0 for any number.")
     tags: tuple[str, ...] = Field((), max_length=50, description="What jobs may ask for.")
     on_first_node: Literal["reset", "resume"] = Field(
@@ -53,16 +51,11 @@ class Options(PluginOptions):
         "master-slave", description="Whether all nodes have jobs, or the master alone."
     )
     session_s: float = Field(
-        10,
-        ge=1,
-        le=120,
-        description="How long ZooKeeper keeps a silent session; its server may agree on more.",
+        10, ge=1, le=120, description="How long ZooKeeper keeps a silent session; its server may agree on more."
     )
     user: str = Field("", max_length=100, description="Digest user of ZooKeeper; empty for none.")
     password: SecretStr = Field(SecretStr(""), description="That user's password.")
-    reconcile_s: float = Field(
-        10, ge=0.1, le=600, description="How often a master compares all, whatever changed."
-    )
+    reconcile_s: float = Field(10, ge=0.1, le=600, description="How often a master compares all, whatever changed.")
     operation_timeout_s: float = Field(
         60, ge=1, le=86_400, description="How long an operation may wait for a node's answer."
     )

@@ -100,18 +100,14 @@ class ClusterRoutes:
             raise _unreachable()
         count = self._mirror.rebalance()
         self._site.database.transaction(
-            lambda conn: self._site.record(
-                conn, "package_cluster.rebalance", "cluster", 0, after={"jobs": count}
-            )
+            lambda conn: self._site.record(conn, "package_cluster.rebalance", "cluster", 0, after={"jobs": count})
         )
         return RouteReply(status=202, value={"jobs": count})
 
     def drain(self, call: RouteCall) -> RouteReply:
         """Write it for the master, who moves the jobs."""
         node_id = _node_id(call)
-        return self._change(
-            "drain", node_id, lambda: self._mirror.drain(node_id, call.actor.name, self._site.now_ms())
-        )
+        return self._change("drain", node_id, lambda: self._mirror.drain(node_id, call.actor.name, self._site.now_ms()))
 
     def resume(self, call: RouteCall) -> RouteReply:
         """Write it for the master."""

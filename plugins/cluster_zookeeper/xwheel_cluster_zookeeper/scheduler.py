@@ -29,6 +29,4 @@ def make_mirror(options: Options, view: ClusterView) -> Mirror:
     from xwheel_cluster_zookeeper.zookeeper import ZooKeeperBackend
 
     backend = ZooKeeperBackend(options.hosts, options.paths, session_s=options.session_s, user=options.digest)
-    return Mirror(
-        backend, view, mode=options.paths.mode, timeout_ms=round(1000 * options.operation_timeout_s)
-    )
+    return Mirror(backend, view, mode=options.paths.mode, timeout_ms=round(1000 * options.operation_timeout_s))

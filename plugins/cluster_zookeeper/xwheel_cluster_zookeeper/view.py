@@ -23,9 +23,7 @@ from xwheel_cluster_zookeeper.model import (
 
 MOST_LOST: Final = 100
 KEEP_LOST_MS: Final = 24 * 60 * 60 * 1000
-NOTHING: Final = ClusterState(
-    epoch=Stored(Epoch(), 0), nodes={}, jobs={}, assignments={}, statuses={}, owners={}
-)
+NOTHING: Final = ClusterState(epoch=Stored(Epoch(), 0), nodes={}, jobs={}, assignments={}, statuses={}, owners={})
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,11 +89,7 @@ MOST_CHANGES: Final = 100
 ANSWER_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 2.0
-_LINKS: Final = {
-    KazooState.CONNECTED: Link.CONNECTED,
-    KazooState.SUSPENDED: Link.SUSPENDED,
-    KazooState.LOST: Link.LOST,
-}
+_LINKS: Final = {KazooState.CONNECTED: Link.CONNECTED, KazooState.SUSPENDED: Link.SUSPENDED, KazooState.LOST: Link.LOST}
 
 
 @dataclass(slots=True)
@@ -120,9 +116,7 @@ class ZooKeeperBackend:
         user: Name and password of a digest user: what is written is for that user alone.
     """
 
-    def __init__(
-        self, hosts: str, paths: Paths, *, session_s: float, user: tuple[str, str] | None = None
-    ) -> None:
+    def __init__(self, hosts: str, paths: Paths, *, session_s: float, user: tuple[str, str] | None = None) -> None:
         self._paths = paths
         self._asked_ms = round(session_s * 1000)
         again = KazooRetry(max_tries=-1, delay=FIRST_PAUSE_S, backoff=2, max_delay=LONGEST_PAUSE_S)
@@ -191,9 +185,7 @@ class ZooKeeperBackend:
         """Return what the connection is."""
         with self._changed:
             agreed = getattr(self._client, "_session_timeout", None) or self._asked_ms
-            return Connection(
-                link=self._link, session=self._session, since_ms=self._since_ms, timeout_ms=int(agreed)
-            )
+            return Connection(link=self._link, session=self._session, since_ms=self._since_ms, timeout_ms=int(agreed))
 
     def wait_for_change(self, seen: int, timeout_s: float) -> int:
         """Return the number of changes seen until now, at once if it is not ``seen``."""
@@ -215,16 +207,12 @@ class ZooKeeperBackend:
         except SessionExpiredError as error:
             raise SessionLost("the session with ZooKeeper is lost") from error
         except (NoAuthError, AuthFailedError) as error:
-            text = (
-                f"{self._paths.tree} is of another user of ZooKeeper: check zookeeper_user and its password"
-            )
+            text = f"{self._paths.tree} is of another user of ZooKeeper: check zookeeper_user and its password"
             raise NotAllowedError(text) from error
         except (BadVersionError, NodeExistsError, NoNodeError) as error:
             raise Conflict(f"what was read has changed meanwhile: {type(error).__name__}") from error
         except (KazooException, KazooTimeoutError, OSError) as error:
-            raise Disconnected(
-                f"ZooKeeper does not answer: {type(error).__name__} {error}".strip()
-            ) from error
+            raise Disconnected(f"ZooKeeper does not answer: {type(error).__name__} {error}".strip()) from error
 
     def _make_folders(self) -> None:
         """Make what the tree needs, once in each session."""
@@ -321,11 +309,7 @@ class ZooKeeperBackend:
 
     def _fetch(self, items: Sequence[tuple[str, str]]) -> None:
         asked = [
-            (
-                kind,
-                name,
-                self._client.get_async(self._paths.of(kind, name), watch=self._value_watch(kind, name)),
-            )
+            (kind, name, self._client.get_async(self._paths.of(kind, name), watch=self._value_watch(kind, name)))
             for kind, name in items
         ]
         for kind, name, answer in asked:
@@ -363,9 +347,7 @@ class ZooKeeperBackend:
         """Have znodes read again that were written here: their watches may come after the answer to the write."""
         with self._changed:
             self._seen.children |= {kind for kind, name in items if name}
-            self._seen.values |= {
-                (kind, name) for kind, name in items if kind == EPOCH or name in self._tables[kind]
-            }
+            self._seen.values |= {(kind, name) for kind, name in items if kind == EPOCH or name in self._tables[kind]}
             self._note()
 
     # -- nodes
@@ -413,9 +395,7 @@ class ZooKeeperBackend:
             if self._is_mine(self._paths.of(folder, name)):
                 return str(name)
         path = self._paths.of(folder, prefix)
-        return str(_answer(self._client.create_async(path, data, ephemeral=True, sequence=True))).rsplit(
-            "/", 1
-        )[1]
+        return str(_answer(self._client.create_async(path, data, ephemeral=True, sequence=True))).rsplit("/", 1)[1]
 
     def join(self, node: NodeRecord) -> NodeRecord:
         """Register a node for the length of the session."""

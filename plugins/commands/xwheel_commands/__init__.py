@@ -1,4 +1,4 @@
-"""The commands that talk to a node over its management API, and those of logins, tokens and secrets of executors.
+"""The commands that talk to a node over its management API, those of logins, tokens and secrets of executors, and cron.
 
 Each word after ``xwheel`` is a module; ``hooks`` names them. ``connection`` gives them a node's API or the configured
 database, ``output``, ``table`` and ``printer`` print what they found; other distributions of commands use these, too.
@@ -16,6 +16,7 @@ GROUPS: Final = {
     "run": "Runs of jobs, on a running node.",
     "glue": "Versions of the sources of script jobs, on a running node.",
     "calendar": "Calendars, on a running node.",
+    "cron": "Cron expressions: when they fire, and what they say.",
 }
 """What the help says of groups of commands, each in the module of its name."""
 

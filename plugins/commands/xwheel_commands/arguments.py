@@ -19,18 +19,13 @@ UrlOption = Annotated[
 ToFileOption = Annotated[
     Path | None,
     typer.Option(
-        "--to-file",
-        metavar="FILE",
-        help="Write the secret to this file, for this user alone, in place of printing it.",
+        "--to-file", metavar="FILE", help="Write the secret to this file, for this user alone, in place of printing it."
     ),
 ]
 ReasonOption = Annotated[
-    str | None,
-    typer.Option("--reason", metavar="TEXT", help="Why: kept with the job's version and in the audit."),
+    str | None, typer.Option("--reason", metavar="TEXT", help="Why: kept with the job's version and in the audit.")
 ]
-WideOption = Annotated[
-    bool, typer.Option("--wide", help="Show every column whole, ids too, whatever the room.")
-]
+WideOption = Annotated[bool, typer.Option("--wide", help="Show every column whole, ids too, whatever the room.")]
 LimitOption = Annotated[int, typer.Option(min=1, max=1_000_000, help="How many at most.")]
 SetOption = Annotated[
     list[str] | None,
@@ -41,11 +36,8 @@ SetOption = Annotated[
     ),
 ]
 NodeOption = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help="Ask the node with this management API, not the database."),
+    str | None, typer.Option("--url", metavar="URL", help="Ask the node with this management API, not the database.")
 ]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id, name or APP/NAME.")]
 JobFilter = Annotated[str | None, typer.Option("--job", metavar="JOB", help="Id, name or APP/NAME of a job.")]
-GroupFilter = Annotated[
-    str | None, typer.Option("--group", metavar="GROUP", help="App name or id of a group.")
-]
+GroupFilter = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="App name or id of a group.")]

@@ -52,9 +52,7 @@ def show(node: NodeApi, name: NameArgument) -> None:
 def save(
     node: NodeApi,
     name: NameArgument,
-    file: Annotated[
-        Path, typer.Option("--file", "-f", help="JSON or YAML with the definition; - for standard input.")
-    ],
+    file: Annotated[Path, typer.Option("--file", "-f", help="JSON or YAML with the definition; - for standard input.")],
 ) -> None:
     """Write a calendar; the jobs that use it fire by it from now on."""
     saved = node.call("PUT", f"/calendars/{segment(name)}", _definition(file))

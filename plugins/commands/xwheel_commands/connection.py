@@ -74,9 +74,7 @@ class NodeApi(Printer):
         as_json: Print answers as JSON, with the API's fields.
     """
 
-    def __init__(
-        self, url: UrlOption = None, token_file: TokenOption = None, as_json: JsonOption = False
-    ) -> None:
+    def __init__(self, url: UrlOption = None, token_file: TokenOption = None, as_json: JsonOption = False) -> None:
         super().__init__(as_json)
         self._url = url
         self._token_file = token_file
@@ -397,10 +395,7 @@ def segment(text: str) -> str:
 
 
 def set_values(
-    kind: type[Struct],
-    pairs: Sequence[str],
-    taken: Mapping[str, str],
-    required: Mapping[str, str] | None = None,
+    kind: type[Struct], pairs: Sequence[str], taken: Mapping[str, str], required: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Return the fields that ``--set`` gives, checked by the API's own rules.
 

@@ -45,9 +45,7 @@ def login_link(url: str, secret: str) -> str:
     return f"{url}/#/login?link={secret}"
 
 
-def keep_secret(
-    file: Path | None, make: Callable[[], tuple[T, str]], *, replaces: bool = False
-) -> tuple[T, str]:
+def keep_secret(file: Path | None, make: Callable[[], tuple[T, str]], *, replaces: bool = False) -> tuple[T, str]:
     """Return something that was made with a secret, once the secret is in a file of this user alone, if one is named.
 
     Args:
@@ -65,9 +63,7 @@ def keep_secret(
     draft = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         if not replaces and file.exists():
-            raise ConfigError(
-                f"--to-file: {file} is there already, and nothing is overwritten: name a new file"
-            )
+            raise ConfigError(f"--to-file: {file} is there already, and nothing is overwritten: name a new file")
         write_text(draft, "")  # what cannot be kept is not made
         made, secret = make()
         write_text(draft, f"{secret}\n")

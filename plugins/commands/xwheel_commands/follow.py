@@ -37,13 +37,17 @@ WHY: Final = {
 Run = dict[str, Any]
 
 
+def may_have_log(run: Run) -> bool:
+    """Return whether an executor took a run; its word of the end may be written a moment before that it did."""
+    took = run["accepted_ms"] is not None or run["result_code"] is not None
+    return took and run["address"] is not None
+
+
 def why(run: Run) -> str:
     """Return in words why a run ended as it did; empty if that is plain."""
     known = WHY.get(run["reason"]) or ("" if run["reason"] == run["state"] else str(run["reason"]))
     said = "" if run["state"] == SUCCEEDED or run["reason"] == "no_executor" else run["message"].strip()
-    return ": ".join(
-        visible(part) for part in (known.replace("{app_name}", run["app_name"] or "GROUP"), said) if part
-    )
+    return ": ".join(visible(part) for part in (known.replace("{app_name}", run["app_name"] or "GROUP"), said) if part)
 
 
 def last_attempts(runs: Iterable[Run]) -> list[Run]:
@@ -63,9 +67,7 @@ class Follower:
         pause: Waits this many seconds before the node is asked again.
     """
 
-    def __init__(
-        self, node: NodeApi, say: Callable[[str], object] | None, pause: Callable[[float], object]
-    ) -> None:
+    def __init__(self, node: NodeApi, say: Callable[[str], object] | None, pause: Callable[[float], object]) -> None:
         self._node = node
         self._say = say or (lambda _: None)
         self._pause = pause
@@ -75,9 +77,7 @@ class Follower:
         """Return all runs of the chain, once each has ended and nothing more follows."""
         ended: set[int] | None = None
         while True:
-            runs = sorted(
-                self._node.pages("/runs", {"chain_id": first["chain_id"]}), key=lambda run: int(run["id"])
-            )
+            runs = sorted(self._node.pages("/runs", {"chain_id": first["chain_id"]}), key=lambda run: int(run["id"]))
             for run in runs:
                 self._tell(run, runs)
             ids = {run["id"] for run in runs} if all(run["state"] in FINAL for run in runs) else None
@@ -100,15 +100,9 @@ class Follower:
         elif state not in FINAL:
             self._say(f"{name}: {state} on {visible(run['address'] or NOTHING)}")
         else:
-            begun = (
-                f" ({self._planned(run)})"
-                if is_new and run["origin"] in {"child", "retry", "recovery"}
-                else ""
-            )
+            begun = f" ({self._planned(run)})" if is_new and run["origin"] in {"child", "retry", "recovery"} else ""
             self._say(f"{name}{begun}: {state}{_took(run)}{_said(run)}")
-            if state != SUCCEEDED and not any(
-                other["origin_key"] == run["id"] for other in runs if _is_next(other)
-            ):
+            if state != SUCCEEDED and not any(other["origin_key"] == run["id"] for other in runs if _is_next(other)):
                 self._say(f"  no further attempt{_left(run)}")
 
     def _place(self, run: Run) -> str:

@@ -37,13 +37,7 @@ def list_versions(node: NodeApi, job: JobArgument, limit: LimitOption = 100) -> 
             Column("AUTHOR", 5, least=8),
             Column("REMARK", 7, least=16),
         ),
-        lambda item: (
-            item["number"],
-            item["glue_type"],
-            moment(item["created_ms"]),
-            item["author"],
-            item["remark"],
-        ),
+        lambda item: (item["number"], item["glue_type"], moment(item["created_ms"]), item["author"], item["remark"]),
     )
 
 

@@ -20,9 +20,7 @@ app = command_group(GROUPS["group"])
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="App name or id.")]
 TitleOption = Annotated[str | None, typer.Option(help="What people call it.")]
-RunningOption = Annotated[
-    int | None, typer.Option("--max-running", help="Runs of the group at once; 0 for no limit.")
-]
+RunningOption = Annotated[int | None, typer.Option("--max-running", help="Runs of the group at once; 0 for no limit.")]
 
 AddressOption = Annotated[
     list[str] | None,
@@ -75,18 +73,11 @@ def show(node: NodeApi, group: GroupArgument) -> None:
         print_table(
             ("ENTERED", "SECRET", "STATE"),
             (
-                (
-                    item["address"],
-                    item["secret"] or "-",
-                    "live" if item["live"] else item["error"] or "not asked yet",
-                )
+                (item["address"], item["secret"] or "-", "live" if item["live"] else item["error"] or "not asked yet")
                 for item in entered
             ),
         )
-    rows = (
-        (item["address"], item["kind"], local_time(item["seen_ms"]), _labels(item["labels"]))
-        for item in executors
-    )
+    rows = ((item["address"], item["kind"], local_time(item["seen_ms"]), _labels(item["labels"])) for item in executors)
     print_table(("EXECUTOR", "KIND", "SEEN", "LABELS"), rows)
 
 
@@ -94,9 +85,7 @@ def show(node: NodeApi, group: GroupArgument) -> None:
 @connected
 def executors(
     node: NodeApi,
-    group: Annotated[
-        str | None, typer.Argument(metavar="[GROUP]", help="App name or id; default: all groups.")
-    ] = None,
+    group: Annotated[str | None, typer.Argument(metavar="[GROUP]", help="App name or id; default: all groups.")] = None,
     limit: LimitOption = 1000,
     wide: WideOption = False,
 ) -> None:

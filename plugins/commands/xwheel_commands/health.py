@@ -57,9 +57,7 @@ def health(node: NodeApi, wide: WideOption = False) -> None:
 @connected
 def pause(
     node: NodeApi,
-    ask: Annotated[
-        bool, typer.Option("--ask", help="Change nothing: say whether schedules are paused.")
-    ] = False,
+    ask: Annotated[bool, typer.Option("--ask", help="Change nothing: say whether schedules are paused.")] = False,
 ) -> None:
     """Pause all schedules: nothing fires by itself any more, runs by hand do; 'xwheel resume' ends it."""
     _print_pause(node, node.call("GET" if ask else "PUT", "/schedule/pause"))

@@ -18,11 +18,7 @@ COMMANDS = (
         "database.",
         LOGIN,
     ),
-    Command(
-        "logout",
-        "Forget a login; its token goes on working until 'xwheel token delete' ends it.",
-        LOGIN,
-    ),
+    Command("logout", "Forget a login; its token goes on working until 'xwheel token delete' ends it.", LOGIN),
     Command("health", "Say how the node fares; exit with 1 if anything fails.", HEALTH),
     Command(
         "pause",

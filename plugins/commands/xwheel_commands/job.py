@@ -49,8 +49,7 @@ DelayOption = Annotated[
     str | None, typer.Option(metavar="TIME", help="How long after the end of its last run it fires.")
 ]
 AtOption = Annotated[
-    str | None,
-    typer.Option(metavar="WHEN", help="When it fires, once: ISO 8601, such as 2030-01-31T12:00:00."),
+    str | None, typer.Option(metavar="WHEN", help="When it fires, once: ISO 8601, such as 2030-01-31T12:00:00.")
 ]
 
 
@@ -181,12 +180,7 @@ def edit(
 
 
 def _said(
-    handler: str | None,
-    param: str | None,
-    cron: str | None,
-    every: str | None,
-    delay: str | None,
-    at: str | None,
+    handler: str | None, param: str | None, cron: str | None, every: str | None, delay: str | None, at: str | None
 ) -> dict[str, dict[str, Any]]:
     """Return the fields that options of their own give, by option.
 
@@ -248,9 +242,7 @@ def run(
     param: Annotated[str | None, typer.Option(help="Parameter of this run; default: the job's.")] = None,
     address: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A live executor that may get it; of several, each with --address, its router chooses."
-        ),
+        typer.Option(help="A live executor that may get it; of several, each with --address, its router chooses."),
     ] = None,
     in_span: Annotated[
         str | None, typer.Option("--in", metavar="SPAN", help="It is due this much later: 30s, 10m, 2h, 1d.")
@@ -316,9 +308,7 @@ def preview(
     node: NodeApi,
     job: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[JOB]", help="Id, name or APP/NAME; none for a schedule that no job has yet."
-        ),
+        typer.Argument(metavar="[JOB]", help="Id, name or APP/NAME; none for a schedule that no job has yet."),
     ] = None,
     count: Annotated[int, typer.Option("-n", min=1, max=100, help="How many.")] = 5,
     start: Annotated[str | None, typer.Option("--from", help="ISO 8601 or epoch ms; default: now.")] = None,
@@ -377,10 +367,7 @@ def children(
     if node.as_json:
         print_json(found)
         return
-    rows = [
-        ("child", node.job_name(item["child_id"]), item["child_id"], item["param"])
-        for item in found["children"]
-    ]
+    rows = [("child", node.job_name(item["child_id"]), item["child_id"], item["param"]) for item in found["children"]]
     rows += [("parent", node.job_name(item), item, None) for item in found["parents"]]
     print_table(("KIND", "JOB", "ID", Column("PARAM", 5, least=12)), rows)
 
@@ -397,9 +384,7 @@ def _switch(node: NodeApi, action: str, done: str, names: Sequence[str]) -> None
         node.print_saved(done, node.call("POST", f"/jobs/{node.job(names[0])['id']}/{action}"))
 
 
-def _change_many(
-    node: NodeApi, action: str, names: Sequence[str], more: Mapping[str, Any] | None = None
-) -> None:
+def _change_many(node: NodeApi, action: str, names: Sequence[str], more: Mapping[str, Any] | None = None) -> None:
     """Do the same to several jobs in one call, and say what became of each.
 
     Raises:
@@ -419,12 +404,7 @@ def _change_many(
                 Column("RESULT", ALWAYS, least=20),
             ),
             (
-                (
-                    item["id"],
-                    labels[item["id"]],
-                    item["run_id"],
-                    (item["problem"] or {}).get("detail", "done"),
-                )
+                (item["id"], labels[item["id"]], item["run_id"], (item["problem"] or {}).get("detail", "done"))
                 for item in answer["items"]
             ),
         )

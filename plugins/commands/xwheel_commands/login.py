@@ -14,16 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
 import typer
-from xwheel.cli.connection import (
-    Login,
-    Logins,
-    checked_token,
-    client_of,
-    logins_file,
-    plain_url,
-    read_logins,
-    token_in,
-)
+from xwheel.cli.connection import Login, Logins, checked_token, client_of, logins_file, plain_url, read_logins, token_in
 from xwheel.cli.lazy import command_group
 from xwheel.cli.options import ConfigOption, DatabaseOption, JsonOption
 from xwheel.cli.output import print_done
@@ -123,9 +114,7 @@ def logout(
     _write(Logins(latest=latest, nodes=rest))
     end = f"; 'xwheel token delete {forgotten.name}' ends its token" if forgotten.name else ""
     print_done(
-        as_json,
-        {"url": node, "name": forgotten.name, "latest": latest},
-        f"the login for {node} is forgotten{end}",
+        as_json, {"url": node, "name": forgotten.name, "latest": latest}, f"the login for {node} is forgotten{end}"
     )
 
 
@@ -136,14 +125,12 @@ def _write(logins: Logins) -> None:
         ConfigError: They cannot be written.
     """
     import msgspec
-    from xwheel.private_files import make_folder_above, write_text
+    from xwheel.private_files import make_folder_above, replace_text
 
     path = logins_file()
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         make_folder_above(path)
-        write_text(draft, msgspec.json.encode(logins).decode())
-        draft.replace(path)
+        replace_text(path, msgspec.json.encode(logins).decode())
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}; --token-file works without it") from None
 
@@ -192,10 +179,10 @@ def _from_database(place: ConfiguredDatabase) -> tuple[str, Login]:
     """Make a token in the database of a node, in place of the one that an earlier login of this user made there."""
     from xwheel.clock import wall_ms
     from xwheel.storage.access import tokens
-    from xwheel.storage.database.address import missing_file, with_password
+    from xwheel.storage.database.address import with_password
 
     node = url_of(place.config)
-    if (missing := missing_file(with_password(place.config.database))) is not None:
+    if (missing := _missing_file(with_password(place.config.database))) is not None:
         raise ConfigError(
             f"there is no {missing}: log in where a node has started, in its folder or with its settings (--config), "
             "or elsewhere with 'xwheel login --url URL'"
@@ -208,6 +195,17 @@ def _from_database(place: ConfiguredDatabase) -> tuple[str, Login]:
 
     place.change(work)
     return node, Login(token=token, name=name)
+
+
+def _missing_file(text: str) -> Path | None:
+    """Return the file of an SQLite database that is not there; None for any other database."""
+    from xwheel.storage.database.address import parse
+
+    url = parse(text)
+    if url.get_backend_name() != "sqlite" or (url.database or "").startswith("file:"):
+        return None
+    path = Path(url.database or "").absolute()
+    return None if path.exists() else path
 
 
 def _token_name(node: str) -> str:

@@ -76,8 +76,7 @@ def utc_time(moment_ms: int) -> str:
 def shown(values: dict[str, Any]) -> list[tuple[str, object]]:
     """Return the fields of an object with its times spelled for people."""
     return [
-        (name, local_time(value) if is_instant(name) and value is not None else value)
-        for name, value in values.items()
+        (name, local_time(value) if is_instant(name) and value is not None else value) for name, value in values.items()
     ]
 
 

@@ -7,9 +7,7 @@ from typing import Any, Final
 
 from xwheel.api.schema.messages import JobCreate, PreviewQuery
 
-SCHEDULE_FIELDS: Final = tuple(
-    name for name in PreviewQuery.__struct_fields__ if name in JobCreate.__struct_fields__
-)
+SCHEDULE_FIELDS: Final = tuple(name for name in PreviewQuery.__struct_fields__ if name in JobCreate.__struct_fields__)
 """Fields of jobs on which it depends when they fire."""
 
 

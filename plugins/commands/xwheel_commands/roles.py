@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
     from xwheel_commands.connection import DatabaseOrNode
 
-RoleOption = Annotated[
-    Role | None, typer.Option("--role", help="The role in all groups; without it, in none.")
-]
+RoleOption = Annotated[Role | None, typer.Option("--role", help="The role in all groups; without it, in none.")]
 ScriptOption = Annotated[
     bool, typer.Option("--script", help="Let an editor change what scripts run, too; an admin may anyway.")
 ]
@@ -32,9 +30,7 @@ WITH_SCRIPTS: Final = "+script"
 Row = dict[str, Any]
 
 
-def roles_given(
-    find_group: Callable[[str], Row], role: Role | None, script: bool, groups: Sequence[str] | None
-) -> Row:
+def roles_given(find_group: Callable[[str], Row], role: Role | None, script: bool, groups: Sequence[str] | None) -> Row:
     """Return what options say as fields of the management API.
 
     Args:
@@ -57,9 +53,7 @@ def roles_given(
     return {"role": None if role is None else role.value, "script": script, "groups": found}
 
 
-def grants_given(
-    place: DatabaseOrNode, role: Role | None, script: bool, groups: Sequence[str] | None
-) -> Grants:
+def grants_given(place: DatabaseOrNode, role: Role | None, script: bool, groups: Sequence[str] | None) -> Grants:
     """Return what options say, with groups of the configured database; raises like :func:`roles_given`."""
     from xwheel.api.schema.access import GroupRole, read_grants
 

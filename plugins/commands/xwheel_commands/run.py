@@ -17,7 +17,7 @@ from xwheel.model import Origin, RunState
 from xwheel_commands import GROUPS
 from xwheel_commands.arguments import GroupFilter, JobFilter, LimitOption, WideOption
 from xwheel_commands.connection import NodeApi, connected, is_id
-from xwheel_commands.follow import FINAL, SUCCEEDED, Follower, last_attempts, why
+from xwheel_commands.follow import FINAL, SUCCEEDED, Follower, last_attempts, may_have_log, why
 from xwheel_commands.output import instant_ms, span_ms
 from xwheel_commands.run_log import LogWish, print_log, search_log
 from xwheel_commands.table import ALWAYS, Column, marked, moment
@@ -43,8 +43,7 @@ BEGUN: Final = sorted(set(RunState) - {RunState.PLANNED, RunState.SKIPPED, RunSt
 LogArgument = Annotated[
     str,
     typer.Argument(
-        metavar="RUN",
-        help="Id of the run, or a job (NAME, APP/NAME) for its latest one that is no longer planned.",
+        metavar="RUN", help="Id of the run, or a job (NAME, APP/NAME) for its latest one that is no longer planned."
     ),
 ]
 RunArgument = Annotated[int, typer.Argument(metavar="RUN", min=1, help="Id of the run.")]
@@ -82,8 +81,7 @@ def list_runs(
         int | None, typer.Option(metavar="RUN", min=1, help="Only what came of the run that began a chain.")
     ] = None,
     fire: Annotated[
-        int | None,
-        typer.Option(metavar="RUN", min=1, help="Only shards and attempts of the fire with this first run."),
+        int | None, typer.Option(metavar="RUN", min=1, help="Only shards and attempts of the fire with this first run.")
     ] = None,
     named: Annotated[
         str | None, typer.Option(metavar="BEGINNING", help="Only of jobs whose names begin so, in any case.")
@@ -191,10 +189,7 @@ def log(
         str, typer.Option(help="Only lines that hold this text, in upper or lower case, with their numbers.")
     ] = "",
     raw: Annotated[
-        bool,
-        typer.Option(
-            "--raw", help="Print every byte as it is, also what a terminal obeys; else colours at most."
-        ),
+        bool, typer.Option("--raw", help="Print every byte as it is, also what a terminal obeys; else colours at most.")
     ] = False,
 ) -> None:
     """Print a run's log from the log store or its executor; exit with 1 if there is none, and say why.
@@ -236,9 +231,7 @@ def _check_log(run: dict[str, Any]) -> None:
     """
     state = run["state"]
     if state == "planned":
-        raise WireError(
-            f"run {run['id']} has no log yet: it is planned for {moment(run['due_ms'])}; --follow waits"
-        )
+        raise WireError(f"run {run['id']} has no log yet: it is planned for {moment(run['due_ms'])}; --follow waits")
     if state not in FINAL or state == SUCCEEDED:
         return  # it has said nothing so far, or nothing at all
     said = why(run)
@@ -270,9 +263,7 @@ def report_run(node: NodeApi, made: dict[str, Any], *, wait: bool) -> None:
         print_json({**first, "succeeded": not failed, "runs": runs})
     elif failed:
         for run in failed:
-            typer.echo(
-                f"{marked(run['state'])}: run {run['id']} of {visible(node.run_owner(run))}{_ending(run)}"
-            )
+            typer.echo(f"{marked(run['state'])}: run {run['id']} of {visible(node.run_owner(run))}{_ending(run)}")
     else:
         typer.echo(f"{marked(SUCCEEDED)} after {len(runs)} run{'s' if len(runs) > 1 else ''}")
     if failed:
@@ -286,11 +277,7 @@ def _say(line: str) -> None:
 
 def _ending(run: dict[str, Any]) -> str:
     said = why(run)
-    log_hint = (
-        ""
-        if run["address"] is None or run["accepted_ms"] is None
-        else f"; 'xwheel run log {run['id']}' shows its log"
-    )
+    log_hint = f"; 'xwheel run log {run['id']}' shows its log" if may_have_log(run) else ""
     return f", attempt {run['attempt']}{': ' if said else ''}{said}{log_hint}"
 
 

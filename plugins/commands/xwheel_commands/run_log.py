@@ -59,9 +59,7 @@ def print_log(node: NodeApi, run: int, wish: LogWish, pause: Callable[[float], N
     return first_line == 1 and not any(pieces)
 
 
-def _pieces(
-    node: NodeApi, run: int, wish: LogWish, pause: Callable[[float], None]
-) -> Iterator[dict[str, Any]]:
+def _pieces(node: NodeApi, run: int, wish: LogWish, pause: Callable[[float], None]) -> Iterator[dict[str, Any]]:
     """Yield a log piece by piece; waits for what is not written yet if it is to be followed."""
     asked = {"from_line": wish.from_line} if wish.tail is None else {"tail": wish.tail}
     while True:

@@ -31,8 +31,7 @@ app = command_group(GROUPS["secret"])
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What people call the secret.")]
 InOption = Annotated[
-    str,
-    typer.Option("--in", metavar="TIME", help="When it ends, such as 0, 90m, 24h or 7d; 'never' for not."),
+    str, typer.Option("--in", metavar="TIME", help="When it ends, such as 0, 90m, 24h or 7d; 'never' for not.")
 ]
 
 Row = dict[str, Any]
@@ -202,12 +201,13 @@ def key(
     """Make a file with a new key, for `security.key_file`; readable by this user alone."""
     from xwheel.runtime.sealing import make_key
 
+    made = make_key()  # before there is a file: its library may not be installed
     try:
         number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
         raise ConfigError(f"cannot make {file}: {error.strerror}") from None
     with os.fdopen(number, "w", encoding="ascii") as target:
-        target.write(f"{make_key()}\n")
+        target.write(f"{made}\n")
     print_done(
         as_json,
         {"file": str(file)},

@@ -59,9 +59,7 @@ class Column(NamedTuple):
     is_wide: bool = False
 
 
-def print_table(
-    columns: Sequence[Column | str], rows: Iterable[Sequence[object]], *, is_wide: bool = False
-) -> None:
+def print_table(columns: Sequence[Column | str], rows: Iterable[Sequence[object]], *, is_wide: bool = False) -> None:
     """Print rows, in as much room as there is.
 
     Args:
@@ -126,9 +124,7 @@ def _fitting(heads: Sequence[Column], natural: Sequence[int], room: int) -> list
         if over <= 0 or not going:
             left = room - sum(widths.values()) - len(GAP) * (len(widths) - 1)
             # a narrow column may still fit where a wide one that matters more did not
-            for number in sorted(
-                set(range(len(heads))) - here, key=lambda number: (-heads[number].keep, number)
-            ):
+            for number in sorted(set(range(len(heads))) - here, key=lambda number: (-heads[number].keep, number)):
                 if natural[number] + len(GAP) <= left:
                     widths[number] = natural[number]
                     left -= natural[number] + len(GAP)

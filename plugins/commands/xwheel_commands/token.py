@@ -61,17 +61,14 @@ def create(
     network: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NETWORK",
-            help="A network that it is good from, such as 10.1.0.0/16; may be given several times.",
+            metavar="NETWORK", help="A network that it is good from, such as 10.1.0.0/16; may be given several times."
         ),
     ] = None,
     file: ToFileOption = None,
 ) -> None:
     """Make a token and print its secret, which is kept nowhere else; it counts within a second."""
     if group is not None and (role or roles):
-        raise FieldError(
-            "--group", "a token for XXL-JOB's calls has no role: give --group, or --role and --in"
-        )
+        raise FieldError("--group", "a token for XXL-JOB's calls has no role: give --group, or --role and --in")
 
     def make() -> tuple[Row, str]:
         expires_in_s = None if expires is None else span_ms(expires, "--expires") // 1000
@@ -90,9 +87,7 @@ def create(
     made, secret = keep_secret(file, make)
     shown = {"token": secret} if file is None else {"file": str(file)}
     kept = f"(shown once): {secret}" if file is None else f"is in {file}"
-    place.print_done(
-        {**made, **shown}, f"token {made['name']} for {_opens(made, group_names(place, [made]))} {kept}"
-    )
+    place.print_done({**made, **shown}, f"token {made['name']} for {_opens(made, group_names(place, [made]))} {kept}")
 
 
 def _create(place: DatabaseOrNode, fields: Row, group: str | None, grants: Grants | None) -> tuple[Row, str]:

@@ -128,9 +128,7 @@ class _Composer:
         if event.tag not in (None, "!", TEXT_TAG):
             raise self._error(line, f"tags such as {event.tag[:MAX_ECHO]!r} are not allowed")
         is_plain = event.implicit[0] and event.tag is None
-        self._take(
-            YamlNode(_value(event.value) if is_plain else event.value, line), event.anchor, event.value
-        )
+        self._take(YamlNode(_value(event.value) if is_plain else event.value, line), event.anchor, event.value)
 
     def _begin(self, event: yaml.SequenceStartEvent | yaml.MappingStartEvent, line: int) -> None:
         if event.tag not in (None, "!"):
@@ -188,9 +186,7 @@ class _Composer:
         if key == "<<":
             raise self._error(line, "merge keys (<<) are not supported: write the fields out")
         if key in owner.lines:
-            raise self._error(
-                line, f"the key {key[:MAX_ECHO]!r} stands here twice, first in line {owner.lines[key]}"
-            )
+            raise self._error(line, f"the key {key[:MAX_ECHO]!r} stands here twice, first in line {owner.lines[key]}")
         owner.lines[key] = line
         owner.key = key
 

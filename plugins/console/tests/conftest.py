@@ -28,7 +28,8 @@ from playwright.sync_api import (
     sync_playwright,
 )
 from xwheel.executor import JobContext, job
-from xwheel.plugin import Alarm, hookimpl
+from xwheel.plugin import hookimpl
+from xwheel_alarms import Alarm
 from xwheel_devtools.testing import NodeProcess, NodeSite, wait_until
 
 sys.path.append(str(Path(__file__).resolve().parents[3]))
@@ -86,9 +87,7 @@ def make_account(node: NodeProcess | NodeSite, url: str, name: str, **rights: An
     """Make an account whose password is that of the tests, chosen by itself; return its name."""
     node.call("POST", "accounts", {"name": name, "password": FIRST_PASSWORD, **rights})
     with requests.Session() as session:
-        begun = session.post(
-            f"{url}/api/v1/session", json={"name": name, "password": FIRST_PASSWORD}, timeout=30
-        )
+        begun = session.post(f"{url}/api/v1/session", json={"name": name, "password": FIRST_PASSWORD}, timeout=30)
         begun.raise_for_status()
         changed = session.put(
             f"{url}/api/v1/me/password",
@@ -138,9 +137,7 @@ class Site:
     """
 
     def __init__(self, folder: Path, *plugins: object, **more: Any) -> None:
-        self.node = NodeSite(
-            folder, "console", "jobs_as_code", *plugins, handlers=[talk, sleep, stumble, say], **more
-        )
+        self.node = NodeSite(folder, "console", "jobs_as_code", *plugins, handlers=[talk, sleep, stumble, say], **more)
         self.url = self.node.url
         self.group_id: int = self.node.call("GET", "groups")["items"][0]["id"]
         self._cookies: dict[str, dict[str, Any]] = {}
@@ -220,9 +217,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def launched() -> Iterator[Browser]:
     """Start Chromium."""
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(
-            executable_path=chromium.PLACE, headless=True, args=chromium.flags()
-        )
+        found = playwright.chromium.launch(executable_path=chromium.PLACE, headless=True, args=chromium.flags())
         yield found
         found.close()
 
@@ -432,11 +427,7 @@ def open_page(contexts: Contexts, site: Site, watch: Watch) -> Iterator[Open]:
             dark: bool = False,
             **options: Any,
         ) -> Page:
-            taken = (
-                opened(contexts.browser, site, watch, **options)
-                if alone
-                else contexts.one(site, watch, **options)
-            )
+            taken = opened(contexts.browser, site, watch, **options) if alone else contexts.one(site, watch, **options)
             context = stack.enter_context(taken)
             if name is not None:
                 context.add_cookies([site.signed_in(name)])

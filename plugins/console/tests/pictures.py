@@ -32,11 +32,7 @@ JOBS: Final = (
 )
 LINES: Final = (
     *("INFO month 2026-11, 31 stores", "INFO reading orders", "INFO 48,211 orders in 3.2 s"),
-    *(
-        "WARN store 17: 2 orders without a price, left out",
-        "INFO adding up taxes",
-        "INFO store 1 of 31: 1,840 orders",
-    ),
+    *("WARN store 17: 2 orders without a price, left out", "INFO adding up taxes", "INFO store 1 of 31: 1,840 orders"),
     *(f"INFO store {number} of 31: {900 + number * 137 % 1100:,} orders" for number in range(2, 9)),
     *("ERROR store 9: no connection, trying again in 5 s", "INFO store 9 of 31: 1,204 orders"),
     *(f"INFO store {number} of 31: {900 + number * 137 % 1100:,} orders" for number in range(10, 15)),
@@ -89,9 +85,7 @@ TOUR: Final = (
 def fill(site: Site, now_ms: int) -> int:
     """Give the node jobs, runs and a history; return the run that is shown, which goes on until None is said."""
     numbers = [
-        site.job(
-            name, handler=handler, schedule_type="CRON", schedule_conf=conf, description=words, enabled=True
-        )
+        site.job(name, handler=handler, schedule_type="CRON", schedule_conf=conf, description=words, enabled=True)
         for name, handler, conf, words in JOBS
     ]
     # a year cannot be waited for

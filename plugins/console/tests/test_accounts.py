@@ -20,9 +20,7 @@ def sign_in(site: Site, name: str, password: str) -> requests.Response:
 # accounts, tokens, secrets
 
 
-def test_an_account_made_here_signs_in_and_chooses_a_password(
-    open_page: Open, site: Site, watch: Watch
-) -> None:
+def test_an_account_made_here_signs_in_and_chooses_a_password(open_page: Open, site: Site, watch: Watch) -> None:
     watch.allowed += ["401", "403"]
     page = open_page("/accounts")
     page.get_by_role("button", name="New account").click()
@@ -56,9 +54,7 @@ def test_an_account_made_here_signs_in_and_chooses_a_password(
     expect(row(page, "accounts", "newcomer")).to_have_count(0)
 
 
-def test_a_link_made_here_signs_in_and_another_password_ends_that(
-    open_page: Open, site: Site, watch: Watch
-) -> None:
+def test_a_link_made_here_signs_in_and_another_password_ends_that(open_page: Open, site: Site, watch: Watch) -> None:
     watch.allowed.append("401")
     site.account("guest", role="viewer")
     page = open_page("/accounts")
@@ -117,9 +113,7 @@ def test_a_secret_of_executors_is_made_and_followed_by_the_next(open_page: Open,
     expect(row(page, "secrets", "oven-1").locator("time")).not_to_have_count(0)
 
 
-def test_s14_a_sign_in_that_finds_no_turn_is_made_once_more(
-    open_page: Open, site: Site, watch: Watch
-) -> None:
+def test_s14_a_sign_in_that_finds_no_turn_is_made_once_more(open_page: Open, site: Site, watch: Watch) -> None:
     """A colleague behind the same address signs in at that moment."""
     watch.allowed += ["503", "401"]
     site.account("colleague", role="viewer")
@@ -132,9 +126,7 @@ def test_s14_a_sign_in_that_finds_no_turn_is_made_once_more(
             route.fallback()
             return
         turns.append(1)
-        route.fulfill(
-            status=503, json=busy, headers={"Retry-After": "1"}, content_type="application/problem+json"
-        )
+        route.fulfill(status=503, json=busy, headers={"Retry-After": "1"}, content_type="application/problem+json")
 
     page.route("**/api/v1/session", answer)
     page.get_by_label("Name").fill("colleague")
@@ -273,9 +265,7 @@ class Caller:
     def __init__(self, site: Site, name: str) -> None:
         self._base = f"{site.url}/api/v1"
         self._session = requests.Session()
-        begun = self._session.post(
-            f"{self._base}/session", json={"name": name, "password": PASSWORD}, timeout=30
-        )
+        begun = self._session.post(f"{self._base}/session", json={"name": name, "password": PASSWORD}, timeout=30)
         begun.raise_for_status()
         self._csrf = begun.json()["csrf"]
 
@@ -320,9 +310,10 @@ def test_each_role_sees_what_the_node_lets_it_do(open_page: Open, site: Site, na
         settled(page)
         seen |= {one for one in words if page.locator("#main").get_by_role("button", name=one).count()}
         menus = page.locator("#main table .menu-button").count()
-        assert bool(menus) == (
-            name == "chief" or (name == "editor" and place == "/alarms/rules")
-        ) or place in {"/calendars", "/system"}
+        assert bool(menus) == (name == "chief" or (name == "editor" and place == "/alarms/rules")) or place in {
+            "/calendars",
+            "/system",
+        }
     assert seen == MAY[name]
     caller = Caller(site, name)
     for action, (method, path, body) in CALLS.items():
@@ -335,9 +326,7 @@ def test_each_role_sees_what_the_node_lets_it_do(open_page: Open, site: Site, na
 
 
 @pytest.mark.parametrize("place", ["/audit", "/accounts"])
-def test_what_a_role_may_not_see_is_not_shown_by_its_address(
-    open_page: Open, watch: Watch, place: str
-) -> None:
+def test_what_a_role_may_not_see_is_not_shown_by_its_address(open_page: Open, watch: Watch, place: str) -> None:
     watch.allowed.append("403")
     page = open_page(place, "editor")
     if place == "/audit":

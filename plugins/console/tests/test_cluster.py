@@ -101,9 +101,7 @@ def test_a_group_is_made_changed_and_deleted(open_page: Open, site: Site, watch:
 # calendars
 
 
-def test_a_calendar_is_written_as_json_with_its_faults_at_the_field(
-    open_page: Open, site: Site, watch: Watch
-) -> None:
+def test_a_calendar_is_written_as_json_with_its_faults_at_the_field(open_page: Open, site: Site, watch: Watch) -> None:
     watch.allowed.append("422")
     page = open_page("/calendars?new=1", "editor")
     page.get_by_label("Name").fill("breaks")
@@ -121,9 +119,7 @@ def test_a_calendar_is_written_as_json_with_its_faults_at_the_field(
     page.get_by_role("button", name="Create").click()
     preview = page.locator("[data-preview=breaks]")
     expect(preview.locator("li")).to_have_count(10)
-    weekdays = preview.locator("time").evaluate_all(
-        "all => all.map(one => new Date(one.dateTime).getUTCDay())"
-    )
+    weekdays = preview.locator("time").evaluate_all("all => all.map(one => new Date(one.dateTime).getUTCDay())")
     assert set(weekdays) == {1, 2, 3, 4, 5}
     preview.get_by_label("The job").select_option("calendar_require")
     expect(preview.locator("time").first).to_be_visible()
@@ -166,9 +162,7 @@ def test_a_rule_is_made_and_its_test_shows_what_the_channel_answered(open_page: 
     form.get_by_role("button", name="Create").click()
     line = row(page, "rules", "tell the bakers")
     expect(line).to_contain_text("anna, bert")
-    rule = next(
-        item for item in site.node.call("GET", "alarms/rules")["items"] if item["name"] == "tell the bakers"
-    )
+    rule = next(item for item in site.node.call("GET", "alarms/rules")["items"] if item["name"] == "tell the bakers")
     assert (rule["group_id"], rule["targets"][0]["receivers"]) == (site.group_id, ["anna", "bert"])
     choose(page, "More about rule tell the bakers", "Edit")
     form.get_by_label("The rule is on").uncheck()
@@ -183,9 +177,7 @@ def test_a_rule_is_made_and_its_test_shows_what_the_channel_answered(open_page: 
 # the audit
 
 
-def test_the_audit_shows_before_and_after_and_its_filters_stay_in_the_address(
-    open_page: Open, site: Site
-) -> None:
+def test_the_audit_shows_before_and_after_and_its_filters_stay_in_the_address(open_page: Open, site: Site) -> None:
     job_id = site.job("audited job")
     site.node.call("PATCH", f"jobs/{job_id}", {"description": "new words"})
     page = open_page(f"/audit?kind=job&object={job_id}&action=job.edit")
@@ -200,9 +192,7 @@ def test_the_audit_shows_before_and_after_and_its_filters_stay_in_the_address(
     expect(page.get_by_label("Outcome")).to_have_value("done")
     expect(detail.locator("td.new")).to_contain_text(["new words"])
     with page.expect_download() as saved:
-        page.get_by_role("button", name="Save as CSV").or_(
-            page.get_by_role("link", name="Save as CSV")
-        ).click()
+        page.get_by_role("button", name="Save as CSV").or_(page.get_by_role("link", name="Save as CSV")).click()
     text = saved.value.path().read_text(encoding="utf-8-sig")
     assert len(text.splitlines()) == 2
     assert "job.edit" in text

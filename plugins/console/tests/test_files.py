@@ -40,9 +40,7 @@ def test_the_libraries_are_those_of_the_manifest() -> None:
     for name, digest in MANIFEST["outputs"].items():
         assert sha256(STATIC / "vendor" / name) == digest, name
     for name, digest in MANIFEST["inputs"].items():
-        assert sha256(VENDOR / name) == digest, (
-            f"{name} has changed: npm ci --ignore-scripts && npm run build"
-        )
+        assert sha256(VENDOR / name) == digest, f"{name} has changed: npm ci --ignore-scripts && npm run build"
 
 
 def test_each_library_has_an_exact_version_and_its_licence_is_there() -> None:
@@ -71,9 +69,7 @@ def test_a_build_anew_gives_the_same_files(tmp_path: Path) -> None:
 def test_both_languages_have_the_same_words_with_the_same_slots() -> None:
     assert set(LANGUAGES) == {"en", "zh-CN"}
     for area in AREAS:
-        english, chinese = (
-            json.loads((STATIC / "i18n" / lang / area).read_text()) for lang in ("en", "zh-CN")
-        )
+        english, chinese = (json.loads((STATIC / "i18n" / lang / area).read_text()) for lang in ("en", "zh-CN"))
         assert list(english) == sorted(english), f"{area} is not sorted"
         assert english.keys() == chinese.keys(), area
         for key, text in english.items():
@@ -94,13 +90,7 @@ def test_each_word_that_is_asked_for_is_there_and_each_that_is_there_is_asked_fo
     whole = "\n".join(path.read_text() for path in OWN)
     missing = {key for key in keys_of(whole) if key not in plain}
     assert not missing
-    made = set(re.findall(r"`([\w.-]+\.)\$\{", whole)) | {
-        "health.",
-        "job.giveBack",
-        "job.takeOver",
-        "keys.",
-        "nav.",
-    }
+    made = set(re.findall(r"`([\w.-]+\.)\$\{", whole)) | {"health.", "job.giveBack", "job.takeOver", "keys.", "nav."}
     whole_prefix = {prefix for prefix in re.findall(r"""["']([\w.-]+)["']""", whole) if "." in prefix}
     unused = {
         key
@@ -119,9 +109,7 @@ def test_no_words_stand_in_the_code() -> None:
             if line.lstrip().startswith(("//", "*", "/*", "/**")):
                 continue
             for text in re.findall(r">([^<>${}`]*[A-Za-z]{3,}[^<>${}`]*)</", line):
-                assert text.strip() in {"xwheel", "CSV", "PNG", "JSON", "OpenAPI"}, (
-                    f"{path.name}:{number}: {text!r}"
-                )
+                assert text.strip() in {"xwheel", "CSV", "PNG", "JSON", "OpenAPI"}, f"{path.name}:{number}: {text!r}"
 
 
 def test_the_wheel_has_every_file(tmp_path: Path) -> None:
@@ -149,9 +137,7 @@ def test_the_wheel_has_every_file(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         shipped = {name for name in archive.namelist() if name.startswith("xwheel_console/static/")}
     there = {
-        f"xwheel_console/static/{path.relative_to(STATIC).as_posix()}"
-        for path in STATIC.rglob("*")
-        if path.is_file()
+        f"xwheel_console/static/{path.relative_to(STATIC).as_posix()}" for path in STATIC.rglob("*") if path.is_file()
     }
     assert shipped == there
 
@@ -170,9 +156,7 @@ def test_the_first_page_is_light() -> None:
         data = path.read_bytes()
         seen[path] = len(gzip.compress(data, 9))
         if path.suffix == ".js" and "vendor" not in path.parts:
-            asked += [
-                (path.parent / name).resolve() for name in re.findall(r'from "(\.[^"]+)"', data.decode())
-            ]
+            asked += [(path.parent / name).resolve() for name in re.findall(r'from "(\.[^"]+)"', data.decode())]
     for extra in ("pages/jobs.js", "i18n/en/shell.json", "i18n/en/jobs.json"):
         if (STATIC / extra).exists():
             seen[STATIC / extra] = len(gzip.compress((STATIC / extra).read_bytes(), 9))

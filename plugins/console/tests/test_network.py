@@ -32,9 +32,7 @@ PLACES = (
 )
 
 
-def test_every_page_loads_and_asks_nobody_else(
-    browser: Browser, site: Site, tmp_path: Path, watch: Watch
-) -> None:
+def test_every_page_loads_and_asks_nobody_else(browser: Browser, site: Site, tmp_path: Path, watch: Watch) -> None:
     """By the browser's own record of its connections, and not by what its pages say."""
     log = tmp_path / "net.json"
     flags = chromium.flags(f"--log-net-log={log}")

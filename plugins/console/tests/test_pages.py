@@ -5,24 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import (
-    WAIT_MS,
-    Gateway,
-    Open,
-    Site,
-    Watch,
-    choose,
-    dialog,
-    faults,
-    go_to,
-    opened,
-    settled,
-    visit,
-)
+from conftest import WAIT_MS, Gateway, Open, Site, Watch, choose, dialog, faults, go_to, opened, settled, visit
 from playwright.sync_api import Browser, Page, Route, expect
 from xwheel_devtools.testing import wait_until
 
@@ -90,7 +78,8 @@ LEFT = """app => {
 
 NAMES = re.compile(
     r"xwheel|UTC|English|CSV|PNG|Demo( \(demo\))?|first|shown|demo-1|freeze|gateway|captured|given by a test|"
-    r"hostile|admin|viewer|operator|editor|chief|local|file|console|devtools|accounts|alarm|commands|openapi|reports|xwheel-[a-z-]+|[A-Z][A-Z_]+|[a-z]+_[a-z_]+|routers|[0-9a-f]{16}|"
+    r"hostile|admin|viewer|operator|editor|chief|local|file|alarm|routers|xwheel-[a-z-]+|[A-Z][A-Z_]+|[a-z]+_[a-z_]+|"
+    rf"[0-9a-f]{{16}}|{'|'.join(entry.name for entry in entry_points(group='xwheel'))}|"
     r"⟦[^⟧]*[.]{3}|http://127.*|python-requests.*|RuntimeError: .*|(child |script )?<img .*|"
     r"([0-9]+ )?(Mon|Tue|Wed|Thu|Fri|Sat|Sun)|"
     r"[A-Z][a-z]+day, [A-Z][a-z]+ [0-9]+|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)( [0-9]+)?",

@@ -80,9 +80,7 @@ def test_without_it_nothing_is(contexts: Contexts, site: Site, watch: Watch) -> 
         assert site.node.call("GET", "console/manifest")["items"] == []
 
 
-def test_a_plugin_whose_pages_are_broken_harms_no_other(
-    contexts: Contexts, sample_site: Site, watch: Watch
-) -> None:
+def test_a_plugin_whose_pages_are_broken_harms_no_other(contexts: Contexts, sample_site: Site, watch: Watch) -> None:
     watch.allowed += ["sample cannot be loaded", "SyntaxError"]
     with contexts.one(sample_site, watch) as context:
         context.add_cookies([sample_site.signed_in("chief")])

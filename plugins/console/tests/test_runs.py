@@ -40,10 +40,7 @@ def tile(page: Page, name: str) -> Locator:
 
 def test_hostile_lines_of_a_log_stay_text_and_hide_nothing(open_page: Open, site: Site) -> None:
     job_id = site.job("hostile log", handler="talk")
-    text = (
-        f"\x1b[1;31mERROR\x1b[0m {EVIL} \x01\x07\x1b]0;title\x07 \x1b[2J<script>alert(1)</script> "
-        + "y" * 4000
-    )
+    text = f"\x1b[1;31mERROR\x1b[0m {EVIL} \x01\x07\x1b]0;title\x07 \x1b[2J<script>alert(1)</script> " + "y" * 4000
     page = open_page(f"/runs/{site.run(job_id, text)}")
     shown = line(page, 2)
     expect(shown).to_contain_text(
@@ -78,9 +75,7 @@ def test_a_run_that_is_silent_for_minutes_is_still_followed(open_page: Open, sit
     expect(page.locator(".log-end")).to_have_text("5 lines")
 
 
-def test_answers_that_are_lost_lose_no_line_and_repeat_none(
-    open_page: Open, site: Site, watch: Watch
-) -> None:
+def test_answers_that_are_lost_lose_no_line_and_repeat_none(open_page: Open, site: Site, watch: Watch) -> None:
     watch.allowed.append("net::ERR_FAILED")
     run_id = site.run(site.job("lossy", handler="say"), wait=False)
     page = open_page("/runs")
@@ -136,9 +131,7 @@ def test_following_pauses_while_somebody_reads_above(open_page: Open, site: Site
     expect(line(page, 204)).to_be_in_viewport()
 
 
-def test_two_hundred_thousand_lines_keep_few_rows_and_any_of_them_can_be_shown(
-    open_page: Open, site: Site
-) -> None:
+def test_two_hundred_thousand_lines_keep_few_rows_and_any_of_them_can_be_shown(open_page: Open, site: Site) -> None:
     run_id = site.run(site.job("long log", handler="talk"), "200000")
     page = open_page(f"/runs/{run_id}")
     lines_of(page, 200_002)
@@ -357,7 +350,8 @@ def test_the_dashboard_says_what_the_database_has(
 ) -> None:
     site, database, now_ms = month_site
     with sqlite3.connect(database) as connection:
-        rows = connection.execute("SELECT due_ms, state FROM run").fetchall()
+        both = "SELECT due_ms, state FROM open_run UNION ALL SELECT due_ms, state FROM run_history"
+        rows = connection.execute(both).fetchall()
     today = now_ms // DAY_MS * DAY_MS
 
     def count(from_ms: int, states: tuple[str, ...]) -> int:
@@ -501,17 +495,13 @@ def test_the_wall_refreshes_by_itself_and_has_nothing_to_press(open_page: Open, 
     site.run(site.job("fails on the wall", handler="fail"), "seen from afar")
     expect(page.locator("[data-list=failures] li").first).to_contain_text("seen from afar")
     expect(page.locator("[data-list=nodes] [data-state=up]")).to_have_count(1)
-    assert (
-        page.evaluate("parseFloat(getComputedStyle(document.querySelector('.tile strong')).fontSize)") >= 48
-    )
+    assert page.evaluate("parseFloat(getComputedStyle(document.querySelector('.tile strong')).fontSize)") >= 48
 
 
 # keys and what helps
 
 
-def test_from_login_to_the_log_of_a_failed_run_by_keys_alone(
-    open_page: Open, site: Site, watch: Watch
-) -> None:
+def test_from_login_to_the_log_of_a_failed_run_by_keys_alone(open_page: Open, site: Site, watch: Watch) -> None:
     watch.allowed.append("401")
     bad = site.run(site.job("by keys", handler="fail"), "keyed in")
     page = open_page("/runs?state=failed", name=None)
@@ -521,11 +511,7 @@ def test_from_login_to_the_log_of_a_failed_run_by_keys_alone(
     page.keyboard.press("Enter")
     expect(page.locator("[data-page=runs] h1")).to_be_focused()
     expect(page.locator(f"tr[data-id='{bad}']")).to_be_visible()
-    place = (
-        page.locator("table.list tbody tr")
-        .evaluate_all("all => all.map(one => one.dataset.id)")
-        .index(str(bad))
-    )
+    place = page.locator("table.list tbody tr").evaluate_all("all => all.map(one => one.dataset.id)").index(str(bad))
     for _ in range(place + 1):
         page.keyboard.press("j")
     expect(page.locator(f"tr[data-id='{bad}']")).to_be_focused()

@@ -15,9 +15,7 @@ def sign_in(page: Page, name: str, password: str) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
-def test_who_is_not_signed_in_is_asked_and_comes_to_the_page_that_was_asked_for(
-    open_page: Open, watch: Watch
-) -> None:
+def test_who_is_not_signed_in_is_asked_and_comes_to_the_page_that_was_asked_for(open_page: Open, watch: Watch) -> None:
     watch.allowed.append("401")
     page = open_page("/me", name=None)
     assert page.locator("[data-page=login]").is_visible()

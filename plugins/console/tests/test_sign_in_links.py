@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from axe_playwright_python.sync_playwright import Axe
 from conftest import Open, Site, Watch, visit
 from playwright.sync_api import Page, expect
@@ -65,16 +66,25 @@ def test_who_is_signed_in_chooses_whether_to_become_somebody_else(open_page: Ope
     expect(page.get_by_role("button", name="Menu of editor")).to_be_visible()
 
 
-def test_other_tabs_say_that_the_browser_is_somebody_else_now(open_page: Open, site: Site) -> None:
+@pytest.mark.parametrize("is_refused_first", [False, True], ids=["told", "refused-first"])
+def test_other_tabs_say_that_the_browser_is_somebody_else_now(
+    open_page: Open, site: Site, watch: Watch, is_refused_first: bool
+) -> None:
+    # a tab asks for news each second: it may be refused before it is told why
+    watch.allowed.append("401")
     page = open_page("/jobs", "viewer")
     # their pages keep who they are
     page.evaluate("globalThis.stays = true")
+    if is_refused_first:
+        page.route("**/api/v1/events*", lambda route: route.fulfill(status=401, json={}))
+        expect(page.get_by_role("dialog", name="Your session has ended")).to_be_visible()
     other = page.context.new_page()
     follow(other, site, link_of(site, "operator"))
     other.get_by_role("button", name="Sign in as operator").click()
     expect(other.locator("nav.side")).to_be_visible()
     banner = page.locator("[data-banner=who]")
     expect(banner).to_contain_text("In another tab of this browser you signed in as operator")
+    page.unroute_all()
     banner.get_by_role("button", name="Load again").click()
     expect(page.locator("[data-page=jobs]")).to_be_visible()
     expect(page.get_by_role("button", name="Menu of operator")).to_be_visible()
@@ -93,9 +103,7 @@ def test_who_tried_too_often_is_told_how_long_to_wait(open_page: Open, watch: Wa
     page.route(
         "**/api/v1/session",
         lambda route: route.fulfill(
-            status=429,
-            headers={"Retry-After": "7"},
-            json={"type": "urn:xwheel:problem:throttled", "status": 429},
+            status=429, headers={"Retry-After": "7"}, json={"type": "urn:xwheel:problem:throttled", "status": 429}
         ),
     )
     page.get_by_label("Name").fill("viewer")

@@ -162,11 +162,7 @@ def see_who_changed_a_job(hand: Hand, site: Site) -> None:
 
 
 TASKS = (
-    Task(
-        "is anything broken now, and which job",
-        see_what_is_broken,
-        ("log page", "states", "failed", "search"),
-    ),
+    Task("is anything broken now, and which job", see_what_is_broken, ("log page", "states", "failed", "search")),
     Task("find a job by a part of its name", find_a_job, FIND),
     Task(
         "why did a run fail: to its log",
@@ -183,16 +179,7 @@ TASKS = (
     Task(
         "change a cron, and see its next fires",
         change_a_cron,
-        (
-            *FIND,
-            "row's menu",
-            "edit",
-            "cron field",
-            "*cron*",
-            "save",
-            "row's menu",
-            "next times (not before)",
-        ),
+        (*FIND, "row's menu", "edit", "cron field", "*cron*", "save", "row's menu", "next times (not before)"),
     ),
     Task("is the right executor alive", see_who_is_alive, ("executor page", "row's addresses")),
     Task("who changed a job", see_who_changed_a_job, ()),
@@ -227,16 +214,12 @@ class Row:
 
 def rows() -> Iterator[Row]:
     """Yield what the page says."""
-    for words, ours, theirs in re.findall(
-        r"^\| ([^|]+) \| (\d+): [^|]+ \| (\d+|not)[^|]+ \|$", section(), re.M
-    ):
+    for words, ours, theirs in re.findall(r"^\| ([^|]+) \| (\d+): [^|]+ \| (\d+|not)[^|]+ \|$", section(), re.M):
         yield Row(words, int(ours), None if theirs == "not" else int(theirs))
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.words)
-def test_a_task_takes_the_steps_that_the_page_says(
-    open_page: Open, site: Site, watch: Watch, task: Task
-) -> None:
+def test_a_task_takes_the_steps_that_the_page_says(open_page: Open, site: Site, watch: Watch, task: Task) -> None:
     watch.allowed.append("422")  # a form asks about a schedule while it is typed: half of one is refused
     hand = Hand(open_page("/jobs"))
     task.do(hand, site)
@@ -267,9 +250,7 @@ def main() -> None:
                 task.do(hand, site)
                 lines.append(line(task, hand.steps))
         site.node.close()
-    PAGE.write_text(
-        PAGE.read_text("utf-8").replace(section(), HEAD + INTRO + "".join(lines) + END + "\n"), "utf-8"
-    )
+    PAGE.write_text(PAGE.read_text("utf-8").replace(section(), HEAD + INTRO + "".join(lines) + END + "\n"), "utf-8")
 
 
 if __name__ == "__main__":

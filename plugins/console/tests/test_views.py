@@ -81,9 +81,7 @@ def test_jobs_are_found_by_what_their_descriptions_say(open_page: Open, site: Si
 def test_no_sign_is_an_empty_box(open_page: Open) -> None:
     texts = [path.read_text() for path in STATIC.rglob("*.js") if "vendor" not in path.parts]
     # pictures of letters and arrows, of whatever block; letters of a language are the browser's own matter
-    signs = sorted(
-        {sign for text in texts for sign in text if category(sign) in {"So", "Sm"} and ord(sign) > 255}
-    )
+    signs = sorted({sign for text in texts for sign in text if category(sign) in {"So", "Sm"} and ord(sign) > 255})
     assert "✓" in signs
     found = open_page("/me").evaluate(
         """signs => {

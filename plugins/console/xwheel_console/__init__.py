@@ -1,7 +1,7 @@
 """The web console: a single page that speaks the management API and nothing else.
 
 Its files are served as they are, without a build; ``static/vendor`` holds the libraries that they use, built once by
-``vendor/build.mjs``. ``live`` adds what only pages that stay open ask for: what changed a moment ago.
+``vendor/build.mjs``. ``manifest`` tells the page which plugins add to it, and ``live`` what changed a moment ago.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def xwheel_register_pages() -> Iterable[Pages]:
 
 @hookimpl
 def xwheel_register_resources() -> Iterable[Resources]:
-    """Return what changed a moment ago; executors load nothing of it."""
+    """Return what only the page asks for; executors load nothing of it."""
     from xwheel_console.live.resources import LiveNews
+    from xwheel_console.manifest import ConsoleResources
 
-    return [LiveNews()]
+    return [LiveNews(), ConsoleResources()]

@@ -26,8 +26,7 @@ class StubSite:
 
 
 @pytest.mark.parametrize(
-    "refusal",
-    [ConflictError("it is started"), NotFoundError("job", 7), FieldError("next_fire", "there is none")],
+    "refusal", [ConflictError("it is started"), NotFoundError("job", 7), FieldError("next_fire", "there is none")]
 )
 @pytest.mark.parametrize("silences", [0, 2])
 def test_a_node_that_says_no_is_asked_no_more_and_one_that_is_away_is(

@@ -89,10 +89,7 @@ def test_u10_check_says_what_is_wrong_with_a_file(put_file: PutFile) -> None:
     assert status == 1
     assert "plugin broken: wrong: plugin broken (" in said
     put_file("empty.py", ROUTER.format(name="X").replace("[Mine(**options)]", "[]"))
-    assert (
-        check(folder, "empty.py")[1]
-        == "plugin empty: wrong: registers nothing: its hooks return no objects\n"
-    )
+    assert check(folder, "empty.py")[1] == "plugin empty: wrong: registers nothing: its hooks return no objects\n"
     (folder / "nearby.py").chmod(0o666)
     assert "can be written by others" in check(folder, "nearby.py")[1]
 
@@ -109,9 +106,7 @@ def test_u10_check_sends_alarms_only_if_asked_to(put_file: PutFile, tmp_path: Pa
     assert not written.exists()
     source = tmp_path / "source"
     source.write_text("a source")
-    status, said = check(
-        folder, "note.py", "-c", str(settings), "--send", "--conf", "5", "--source", str(source)
-    )
+    status, said = check(folder, "note.py", "-c", str(settings), "--send", "--conf", "5", "--source", str(source))
     # a source of the type is never empty
     assert "glue type ECHO: wrong: glue type ECHO took the source ''; it must raise ExecutorError" in said
     assert "alarm channel note: ok" in said

@@ -130,9 +130,7 @@ def test_u1_handlers_are_listed_and_an_unknown_one_is_a_line_in_both_logs(
         run = site.run("greet")
         assert (run["state"], run["reason"]) == ("refused", "executor_refused")
         by_executor = "refused, and 0 with it by now: no handler is called 'greet'; known: fail, hello"
-        by_node = (
-            f"job {run['job_id']} greet 0: {site.addresses[0]} has no handler 'greet', so run {run['id']}"
-        )
+        by_node = f"job {run['job_id']} greet 0: {site.addresses[0]} has no handler 'greet', so run {run['id']}"
         site.run("hello")
     lines = {record.name: record.getMessage() for record in caplog.records if record.levelname == "WARNING"}
     assert by_executor in lines["xwheel.executor.intake.endpoints"]

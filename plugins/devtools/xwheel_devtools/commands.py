@@ -39,9 +39,7 @@ def quickstart(
     ] = None,
     as_json: PlainJsonOption = False,
     rate: Annotated[int, typer.Option(min=0, max=500, help="Further fires a second.")] = 0,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Keep everything here; default: a temporary folder.")
-    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Keep everything here; default: a temporary folder.")] = None,
     url: DatabaseOption = None,
 ) -> None:
     """Run one node and one executor with demonstration jobs, and count honestly what ran."""
@@ -59,19 +57,13 @@ def verify(
     urls: Annotated[
         list[str] | None,
         typer.Option(
-            "--url",
-            metavar="URL",
-            help="Management API of a node; again for each further one; default: $XWHEEL_URL.",
+            "--url", metavar="URL", help="Management API of a node; again for each further one; default: $XWHEEL_URL."
         ),
     ] = None,
     token_file: TokenOption = None,
     seconds: Annotated[int, typer.Option(min=5, max=86_400, help="How long jobs fire.")] = 60,
-    rate: Annotated[
-        int, typer.Option(min=20, max=500, help="Fires a second of jobs that are left alone.")
-    ] = 40,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="What is done to the others; default: at random.")
-    ] = None,
+    rate: Annotated[int, typer.Option(min=20, max=500, help="Fires a second of jobs that are left alone.")] = 40,
+    seed: Annotated[int | None, typer.Option(min=0, help="What is done to the others; default: at random.")] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Executors' logs and what they execute; default: a temporary folder.")
     ] = None,
@@ -100,13 +92,6 @@ def verify(
         else Site(lambda: [node_client(None, token_file)])
     )
     options = VerifyOptions(
-        seconds=seconds,
-        rate=rate,
-        seed=seed,
-        folder=folder,
-        database=url,
-        settle_s=settle,
-        as_json=as_json,
-        keep=keep,
+        seconds=seconds, rate=rate, seed=seed, folder=folder, database=url, settle_s=settle, as_json=as_json, keep=keep
     )
     raise typer.Exit(run(site, options))

@@ -29,9 +29,7 @@ COMMANDS = (
         "xwheel_devtools.plugin_commands",
     ),
     Command(
-        "plugins/new",
-        "Write a complete, tested plugin project into a new folder.",
-        "xwheel_devtools.plugin_commands",
+        "plugins/new", "Write a complete, tested plugin project into a new folder.", "xwheel_devtools.plugin_commands"
     ),
 )
 

@@ -27,8 +27,7 @@ def check(
         ),
     ] = False,
     confs: Annotated[
-        list[str] | None,
-        typer.Option("--conf", help="What its schedule type must understand; may be repeated."),
+        list[str] | None, typer.Option("--conf", help="What its schedule type must understand; may be repeated.")
     ] = None,
     source: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A source that its glue type must be able to use.")

@@ -60,17 +60,12 @@ def test_every_method_arrives(method: str) -> None:
         answer = EgressClient(policy_of(web)).request(method, web.url)
         assert answer.body == (b"" if method == "HEAD" else b"x")
         assert web.requests[0].method == method
-        assert web.requests[0].headers.get("Content-Length") == (
-            "0" if method in {"POST", "PUT", "PATCH"} else None
-        )
+        assert web.requests[0].headers.get("Content-Length") == ("0" if method in {"POST", "PUT", "PATCH"} else None)
 
 
 def test_the_name_is_asked_once_and_the_checked_address_is_called() -> None:
     """DNS rebinding: the second answer would be another server."""
-    with (
-        WebServer(web_reply(200, b"good")) as web,
-        WebServer(web_reply(200, b"bad"), host="127.0.0.2") as other,
-    ):
+    with WebServer(web_reply(200, b"good")) as web, WebServer(web_reply(200, b"bad"), host="127.0.0.2") as other:
         names = Names(["127.0.0.1"], ["127.0.0.2"])
         client = EgressClient(policy_of(web, other), resolve=names)
         assert client.request("GET", f"http://moving.example:{web.port}/").body == b"good"
@@ -132,9 +127,7 @@ def test_tls_proves_the_name_while_the_address_is_pinned(authority: tuple[trustm
         assert len(web.requests) == 1
 
 
-def test_a_certificates_file_that_went_away_is_named(
-    authority: tuple[trustme.CA, Path], tmp_path: Path
-) -> None:
+def test_a_certificates_file_that_went_away_is_named(authority: tuple[trustme.CA, Path], tmp_path: Path) -> None:
     ca, _ = authority
     path = tmp_path / "gone.pem"
     path.touch()
@@ -303,10 +296,7 @@ def test_headers_cannot_be_anything(headers: dict[str, str], said: str) -> None:
     [
         ({"retry-after": "7"}, 7.0),
         ({"retry-after": "99999999"}, 86_400.0),
-        (
-            {"retry-after": "Wed, 21 Oct 2026 07:28:10 GMT", "date": "Wed, 21 Oct 2026 07:28:00 GMT"},
-            10.0,
-        ),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:10 GMT", "date": "Wed, 21 Oct 2026 07:28:00 GMT"}, 10.0),
         ({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, None),
         ({"retry-after": "-5"}, None),
         ({"retry-after": "soon"}, None),

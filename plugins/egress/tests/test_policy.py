@@ -85,9 +85,7 @@ def test_a_host_whose_private_addresses_are_allowed_is_called_only_if_it_is_amon
         policy.target("https://chat.example.com/")
 
 
-@pytest.mark.parametrize(
-    "url", ["", "ftp://a.example", "http://127.1/", "http://u:s3cret@a.example/", "http://a\nb/"]
-)
+@pytest.mark.parametrize("url", ["", "ftp://a.example", "http://127.1/", "http://u:s3cret@a.example/", "http://a\nb/"])
 def test_what_is_no_plain_url_is_refused(url: str) -> None:
     with pytest.raises(EgressRefusedError, match="the URL") as told:
         DEFAULT.target(url)
@@ -115,10 +113,7 @@ def test_ports_and_schemes_are_those_of_the_settings() -> None:
         ({"allow_networks": ["10.1.2.3/16"]}, "egress.allow_networks: 10.1.2.3/16 has host bits set"),
         ({"allow_networks": ["example.com"]}, "egress.allow_networks: 'example.com' does not appear"),
         ({"allow_hosts": ["*"]}, "egress.allow_hosts: '*' is no host"),
-        (
-            {"allow_hosts": ["10.1.2.3"]},
-            "egress.allow_hosts: '10.1.2.3' is an address: name it in egress.allow_n",
-        ),
+        ({"allow_hosts": ["10.1.2.3"]}, "egress.allow_hosts: '10.1.2.3' is an address: name it in egress.allow_n"),
         ({"only_hosts": ["http://a.example"]}, "egress.only_hosts: 'http://a.example' is no host"),
         ({"ca_file": "/nowhere/ca.pem"}, "egress.ca_file: there is no file /nowhere/ca.pem"),
     ],

@@ -16,9 +16,7 @@ from xwheel_egress import EgressClient, EgressError, EgressRefusedError
 SECRET = "s3cret-part-of-the-url"
 
 
-def to(
-    location: Callable[[], str], status: int = 302
-) -> Callable[[BaseHTTPRequestHandler, WebRequest], None]:
+def to(location: Callable[[], str], status: int = 302) -> Callable[[BaseHTTPRequestHandler, WebRequest], None]:
     def reply(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
         if seen.path == "/end":
             web_reply(200, b"end")(handler, seen)
@@ -37,21 +35,13 @@ def test_a_redirect_is_not_followed_unless_asked_for() -> None:
 
 @pytest.mark.parametrize(
     ("status", "method", "then"),
-    [
-        (301, "POST", "GET"),
-        (302, "PUT", "PUT"),
-        (303, "PUT", "GET"),
-        (307, "POST", "POST"),
-        (308, "GET", "GET"),
-    ],
+    [(301, "POST", "GET"), (302, "PUT", "PUT"), (303, "PUT", "GET"), (307, "POST", "POST"), (308, "GET", "GET")],
 )
 def test_a_redirect_keeps_or_drops_the_body_as_http_says(status: int, method: str, then: str) -> None:
     with WebServer(to(lambda: "/end", status)) as web:
         headers = {"Authorization": "x", "Content-Type": "text/plain"}
         body = None if method == "GET" else b"data"
-        answer = EgressClient(policy_of(web)).request(
-            method, web.url, headers=headers, body=body, redirects=1
-        )
+        answer = EgressClient(policy_of(web)).request(method, web.url, headers=headers, body=body, redirects=1)
         assert answer.body == b"end"
         assert [seen.method for seen in web.requests] == [method, then]
         assert web.requests[1].body == (b"" if then == "GET" else b"data")

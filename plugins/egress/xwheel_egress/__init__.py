@@ -19,11 +19,4 @@ from xwheel_egress.client import EgressCall, EgressClient
 from xwheel_egress.messages import Answer, EgressError, EgressRefusedError
 from xwheel_egress.policy import EgressPolicy
 
-__all__ = [
-    "Answer",
-    "EgressCall",
-    "EgressClient",
-    "EgressError",
-    "EgressPolicy",
-    "EgressRefusedError",
-]
+__all__ = ["Answer", "EgressCall", "EgressClient", "EgressError", "EgressPolicy", "EgressRefusedError"]

@@ -74,13 +74,7 @@ class EgressClient:
             EgressError: There is no complete answer.
         """
         return self.call(
-            method,
-            url,
-            headers=headers,
-            body=body,
-            timeout_s=timeout_s,
-            max_answer=max_answer,
-            redirects=redirects,
+            method, url, headers=headers, body=body, timeout_s=timeout_s, max_answer=max_answer, redirects=redirects
         ).run()
 
     def call(
@@ -162,9 +156,7 @@ class EgressCall:
             target, request = self._follow(target, request, answer.status, location)
         raise EgressError(f"{target.origin}: more than {self._redirects} redirects")
 
-    def _follow(
-        self, target: PlainUrl, request: Request, status: int, location: str
-    ) -> tuple[PlainUrl, Request]:
+    def _follow(self, target: PlainUrl, request: Request, status: int, location: str) -> tuple[PlainUrl, Request]:
         try:
             following = self._client.policy.target(urljoin(target.url, location))
         except EgressRefusedError as error:

@@ -133,6 +133,4 @@ def _check_headers(headers: Mapping[str, str]) -> None:
         except UnicodeEncodeError:
             data = b"\0"
         if len(data) > MAX_HEADER or any(byte < ord(" ") and byte != ord("\t") for byte in data):
-            raise EgressRefusedError(
-                f"the header {name} must be one line of at most {MAX_HEADER} Latin-1 characters"
-            )
+            raise EgressRefusedError(f"the header {name} must be one line of at most {MAX_HEADER} Latin-1 characters")

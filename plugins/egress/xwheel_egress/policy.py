@@ -107,9 +107,7 @@ def _refusal(target: PlainUrl, address: Address, kind: AddressKind | None) -> st
 
 
 def _matches(host: str, patterns: Sequence[str]) -> bool:
-    return any(
-        host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern for pattern in patterns
-    )
+    return any(host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern for pattern in patterns)
 
 
 def _ports(item: int | str) -> range:
@@ -119,9 +117,7 @@ def _ports(item: int | str) -> range:
         last = int(match[2] or first)
         if 1 <= first <= last <= MAX_PORT:
             return range(first, last + 1)
-    raise ConfigError(
-        f"egress.allow_ports: {item!r} is no port such as 8443 and no range such as '8000-8999'"
-    )
+    raise ConfigError(f"egress.allow_ports: {item!r} is no port such as 8443 and no range such as '8000-8999'")
 
 
 def _network(item: str) -> Network:
@@ -135,9 +131,7 @@ def _pattern(setting: str, item: str) -> str:
     try:
         name, literal = PlainUrl.parse_host(item.removeprefix("*."))
     except ValueError:
-        raise ConfigError(
-            f"egress.{setting}: {item!r} is no host such as chat.example.com or *.example.com"
-        ) from None
+        raise ConfigError(f"egress.{setting}: {item!r} is no host such as chat.example.com or *.example.com") from None
     if literal is not None and setting == "allow_hosts":
         raise ConfigError(f"egress.allow_hosts: {item!r} is an address: name it in egress.allow_networks")
     return f"*.{name}" if item.startswith("*.") else name

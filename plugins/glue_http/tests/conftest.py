@@ -25,10 +25,7 @@ class Site(ExecutorSite):
         self, folder: Path, web: WebServer, options: dict[str, Any], egress: dict[str, Any], **more: Any
     ) -> None:
         self.web = web
-        sections: dict[str, Any] = {
-            "egress": {**web.egress, **egress},
-            "plugins": {"options": {"glue_http": options}},
-        }
+        sections: dict[str, Any] = {"egress": {**web.egress, **egress}, "plugins": {"options": {"glue_http": options}}}
         super().__init__(folder, Config(**sections), "GLUE_HTTP", **more)
 
     def start(self, source: Mapping[str, Any] | str, run_id: int = 1, **fields: Any) -> Any:
@@ -39,9 +36,7 @@ class Site(ExecutorSite):
 def make_site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
     with ExitStack() as made:
 
-        def make(
-            options: dict[str, Any] | None = None, egress: dict[str, Any] | None = None, **more: Any
-        ) -> Site:
+        def make(options: dict[str, Any] | None = None, egress: dict[str, Any] | None = None, **more: Any) -> Site:
             web = WebServer()
             site = Site(tmp_path / f"data{web.port}", web, options or {}, egress or {}, **more)
             # calls that wait end before the executor does

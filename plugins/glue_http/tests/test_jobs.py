@@ -66,9 +66,7 @@ def test_a_body_is_text_with_placeholders(site: Site) -> None:
         ({"refuse_body": "ERROR"}, 200, b"fine", ""),
     ],
 )
-def test_what_counts_as_success(
-    more: dict[str, Any], status: int, body: bytes, said: str, site: Site
-) -> None:
+def test_what_counts_as_success(more: dict[str, Any], status: int, body: bytes, said: str, site: Site) -> None:
     site.web.reply = web_reply(status, body)
     code, message = site.run({"url": site.web.url, **more})
     assert code == (500 if said else 200)
@@ -210,10 +208,7 @@ def test_a_pattern_tells_nothing_of_a_secret(make_site: Callable[..., Site], nam
         source = {"url": other.web.url, "headers": {"A": "${secret.billing}"}, name: guess}
         ends.add(site.run(source, run_id))
     assert len(ends) == 1
-    assert (
-        site.run({"url": other.web.url, "headers": {"A": "${secret.billing}"}, "expect_body": "key="}, 9)[0]
-        == 200
-    )
+    assert site.run({"url": other.web.url, "headers": {"A": "${secret.billing}"}, "expect_body": "key="}, 9)[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -259,10 +254,7 @@ def test_addresses_inside_are_refused_before_the_run_is_accepted(make_site: Call
     site = make_site(egress={"allow_networks": []})
     answer = site.start({"url": f"{site.web.url}/${{param}}"})
     assert answer.code == 500
-    assert (
-        f"GLUE_HTTP of job 1: {site.web.url}: the address is loopback; egress.allow_networks"
-        in answer.message
-    )
+    assert f"GLUE_HTTP of job 1: {site.web.url}: the address is loopback; egress.allow_networks" in answer.message
     code, message = site.run({"url": f"http://localhost:{site.web.port}/"}, 2)
     assert code == 500
     assert "is loopback" in message

@@ -38,32 +38,20 @@ BAD: list[tuple[str, str]] = [
     ('{"url": "https://a.example", "timeout_s": 1e999}', "at `$.timeout_s`|out of range"),
     ('{"url": "https://a.example", "redirects": 6}', "Expected `int` <= 5 - at `$.redirects`"),
     ('{"url": "https://a.example", "expect_status": []}', "at `$.expect_status`"),
-    (
-        '{"url": "https://a.example", "expect_status": ["2xx"]}',
-        "expect_status: '2xx' is no status such as 200",
-    ),
+    ('{"url": "https://a.example", "expect_status": ["2xx"]}', "expect_status: '2xx' is no status such as 200"),
     ('{"url": "https://a.example", "expect_status": ["299-200"]}', "expect_status: '299-200' is no status"),
     ('{"url": "https://a.example", "body": "a", "json": 1}', "body and json exclude each other"),
     ('{"url": "ftp://a.example/${param}"}', "url: the URL must begin with http:// or https://"),
-    (
-        '{"url": "http://me:pw@a.example/"}',
-        "url: the URL holds a user name or password before @: use a header",
-    ),
+    ('{"url": "http://me:pw@a.example/"}', "url: the URL holds a user name or password before @: use a header"),
     ('{"url": "http://2130706433/"}', "url: the URL's host looks like a number"),
     ('{"url": "https://${param}/"}', "url: scheme, host and port must hold no placeholder"),
     ('{"url": "${param}://a.example/"}', "url: scheme, host and port must hold no placeholder"),
     ('{"url": "https://a.example:${param}"}', "url: scheme, host and port must hold no placeholder"),
     ('{"url": "${param}"}', "url: scheme, host and port must hold no placeholder"),
-    (
-        '{"url": "https://a.example/${unknown}"}',
-        "url: ${unknown} is no name of a template; known: ${job_id}, ",
-    ),
+    ('{"url": "https://a.example/${unknown}"}', "url: ${unknown} is no name of a template; known: ${job_id}, "),
     ('{"url": "https://a.example/${param.__class__}"}', "is no name of a template"),
     ('{"url": "https://a.example/", "headers": {"A": "$"}}', "headers.A: ${} is no name of a template"),
-    (
-        '{"url": "https://a.example/", "body": "${param:html}"}',
-        "body: ${param:html} is no name of a template",
-    ),
+    ('{"url": "https://a.example/", "body": "${param:html}"}', "body: ${param:html} is no name of a template"),
     ('{"url": "https://a.example/", "json": [{"a": "${x}"}]}', "json: ${x} is no name of a template"),
     ("a" * 4_194_305, "the source has 4194305 characters, 4194304 are allowed"),
     ('{"url": "https://a.example/", "json": ' + "[" * 40_000, "the source is no description of a call"),
@@ -101,9 +89,7 @@ def test_a_scheduler_accepts_what_only_an_executor_can_check() -> None:
 
 
 def test_the_contract_of_glue_types_holds() -> None:
-    check_glue_type(
-        glue_of(), source=json.dumps({"url": URL}), bad_sources=["{}", "x", '{"url": "ftp://a/"}']
-    )
+    check_glue_type(glue_of(), source=json.dumps({"url": URL}), bad_sources=["{}", "x", '{"url": "ftp://a/"}'])
     assert "GLUE_HTTP" in load_plugin("glue_http").glue_types
 
 
@@ -149,20 +135,7 @@ class Canary(str):
 
 
 PIECES = st.sampled_from(
-    [
-        "${param}",
-        "${param:json}",
-        "${param:url}",
-        "$$",
-        "$",
-        "{",
-        "}",
-        "${",
-        "${param.canary}",
-        "{0}",
-        "%s",
-        "é",
-    ]
+    ["${param}", "${param:json}", "${param:url}", "$$", "$", "{", "}", "${", "${param.canary}", "{0}", "%s", "é"]
 )
 
 

@@ -86,9 +86,7 @@ class Call:
             return made
 
         self._url = template("url", document.url, url=True)
-        self._headers = {
-            name: template(f"headers.{name[:64]}", value) for name, value in document.headers.items()
-        }
+        self._headers = {name: template(f"headers.{name[:64]}", value) for name, value in document.headers.items()}
         self._body = None if document.body is None else template("body", document.body)
         self._json = _map(document.json, lambda text: template("json", text))
         self.secrets = frozenset(found - NAMES)
@@ -111,9 +109,7 @@ class Call:
     def headers(self, values: Mapping[str, str]) -> dict[str, str]:
         """Return the headers with the values of placeholders."""
         filled = {name: template.fill(values) for name, template in self._headers.items()}
-        if self.document.json is not msgspec.UNSET and "content-type" not in {
-            name.lower() for name in filled
-        }:
+        if self.document.json is not msgspec.UNSET and "content-type" not in {name.lower() for name in filled}:
             filled["Content-Type"] = "application/json"
         return filled
 
@@ -177,7 +173,5 @@ def _fill(value: Any, values: Mapping[str, str]) -> Any:
 def _statuses(item: int | str) -> range:
     match = _STATUS.fullmatch(str(item))
     if match is None or (match[2] and match[2] < match[1]):
-        raise DocumentError(
-            f"expect_status: {item!r:.40} is no status such as 200 and no range such as '200-299'"
-        )
+        raise DocumentError(f"expect_status: {item!r:.40} is no status such as 200 and no range such as '200-299'")
     return range(int(match[1]), int(match[2] or match[1]) + 1)

@@ -103,9 +103,7 @@ class HttpJob:
             lines += ["", body[:most].decode("utf-8", "ignore")]
         if answer.truncated or len(body) > most:
             size = f"over {len(answer.body)}" if answer.truncated else str(len(answer.body))
-            lines.append(
-                f"[the body has {size} bytes; plugins.options.glue_http.log_kb says how many are kept]"
-            )
+            lines.append(f"[the body has {size} bytes; plugins.options.glue_http.log_kb says how many are kept]")
         return "\n".join(lines)
 
     def _judge(self, answer: Answer, text: str) -> str:

@@ -48,12 +48,8 @@ class SecretOptions(PluginOptions):
 class Options(PluginOptions):
     """The plugin's options."""
 
-    log_kb: int = Field(
-        16, ge=0, le=1024, description="Kilobytes of an answer's body that go into the run's log."
-    )
-    read_kb: int = Field(
-        256, ge=1, le=10_240, description="Kilobytes of an answer's body that are read and searched."
-    )
+    log_kb: int = Field(16, ge=0, le=1024, description="Kilobytes of an answer's body that go into the run's log.")
+    read_kb: int = Field(256, ge=1, le=10_240, description="Kilobytes of an answer's body that are read and searched.")
     secrets: dict[Name, SecretOptions] = Field(
         default_factory=dict, description="Secrets by name; a source names them, and never holds them."
     )

@@ -33,9 +33,7 @@ class Template:
         TemplateError: It holds a name that is none of them, or a lone dollar; the message lists the names.
     """
 
-    def __init__(
-        self, where: str, text: str, names: Collection[str], *, prefix: str = "", url: bool = False
-    ) -> None:
+    def __init__(self, where: str, text: str, names: Collection[str], *, prefix: str = "", url: bool = False) -> None:
         found = set()
         for dollar, token in _TOKEN.findall(text):
             if dollar:

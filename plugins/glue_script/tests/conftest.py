@@ -20,9 +20,7 @@ def make_site(tmp_path: Path) -> Iterator[Callable[..., ExecutorSite]]:
 
         def make(options: dict[str, Any] | None = None, allowed: list[str] | None = None) -> ExecutorSite:
             config = Config(plugins={"options": {"glue_script": options or {}}})  # type: ignore[arg-type]
-            site = ExecutorSite(
-                tmp_path / "data", config, "GLUE_SHELL", allowed=ALL if allowed is None else allowed
-            )
+            site = ExecutorSite(tmp_path / "data", config, "GLUE_SHELL", allowed=ALL if allowed is None else allowed)
             return made.enter_context(site)
 
         yield make

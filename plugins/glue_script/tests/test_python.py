@@ -99,9 +99,7 @@ def test_a_requirement_that_cannot_be_installed_fails_the_run(make_site: MakeSit
     assert environments(site) == []
 
 
-def test_too_many_environments_are_deleted_but_none_in_use(
-    make_site: MakeSite, wheels: Path, tmp_path: Path
-) -> None:
+def test_too_many_environments_are_deleted_but_none_in_use(make_site: MakeSite, wheels: Path, tmp_path: Path) -> None:
     site = make_site(options(wheels, environments=1))
     go = tmp_path / "go"
     waiting = "import os, time, pinned_demo\nprint('up', flush=True)\n"
@@ -118,9 +116,7 @@ def test_too_many_environments_are_deleted_but_none_in_use(
     assert site.run(script("import pinned_demo", "pinned_demo==1.0"), 4, glue_type="GLUE_PYTHON") == (200, "")
 
 
-def test_a_killed_installation_leaves_nothing_half_done(
-    make_site: MakeSite, wheels: Path, tmp_path: Path
-) -> None:
+def test_a_killed_installation_leaves_nothing_half_done(make_site: MakeSite, wheels: Path, tmp_path: Path) -> None:
     slow = tmp_path / "slow-python"
     slow.write_text(f'#!/bin/sh\ncase "$1" in -c) echo 3.11.0;; *) touch "{tmp_path}/up"; sleep 600;; esac\n')
     slow.chmod(0o755)

@@ -42,10 +42,7 @@ def is_alive(pid: int) -> bool:
 @pytest.mark.parametrize("name", [name for name, (program, _) in REAL.items() if shutil.which(program)])
 def test_an_interpreter_gets_parameter_shard_and_total(site: ExecutorSite, name: str) -> None:
     fields = {"param": "α b", "shard_index": 2, "shard_total": 3}
-    assert site.run(REAL[name][1], glue_type=name, **fields) == (
-        500,
-        "script exit value(4) is failed: α b 2 3",
-    )
+    assert site.run(REAL[name][1], glue_type=name, **fields) == (500, "script exit value(4) is failed: α b 2 3")
     assert site.log().endswith("α b 2 3\n")
 
 
@@ -101,9 +98,7 @@ def test_a_new_version_is_a_new_file_and_windows_line_ends_do_no_harm(site: Exec
     assert left == [f"5_{SAMPLE_MS + 1}.sh", f"5_{SAMPLE_MS + 2}.sh"]
 
 
-@pytest.mark.parametrize(
-    "param", ["$(touch pwned)", "a; touch pwned", "'\"`touch pwned`", "-c", "--", "", "\n\t é🙂"]
-)
+@pytest.mark.parametrize("param", ["$(touch pwned)", "a; touch pwned", "'\"`touch pwned`", "-c", "--", "", "\n\t é🙂"])
 def test_a_parameter_is_one_argument(site: ExecutorSite, tmp_path: Path, param: str) -> None:
     source = f"cd '{tmp_path}'; printf '%s' \"$#|$1|\""
     assert site.run(source, param=param) == (200, "")
@@ -177,9 +172,7 @@ def test_bytes_that_are_not_utf8_are_replaced_and_split_letters_are_whole(
 
 
 def test_term_lets_a_script_tidy_up(site: ExecutorSite, tmp_path: Path) -> None:
-    site.start(
-        f"trap 'echo tidy > \"{tmp_path}/tidy\"; exit 0' TERM; echo up > '{tmp_path}/up'; sleep 600 & wait"
-    )
+    site.start(f"trap 'echo tidy > \"{tmp_path}/tidy\"; exit 0' TERM; echo up > '{tmp_path}/up'; sleep 600 & wait")
     wait_until((tmp_path / "up").exists)
     site.kill()
     assert site.outcome()[0] == 500
@@ -221,9 +214,7 @@ def more_groups() -> Iterator[None]:
 def test_another_account_has_no_right_of_the_executors(make_site: MakeSite, open_folder: Path) -> None:
     """Only root may take another account; for other accounts the run is refused."""
     site = make_site({"run_as": "nobody", "directory": str(open_folder)})
-    code, message = site.run(
-        "grep -E '^(Uid|Gid|Groups):' /proc/self/status; cat \"$0\" > /dev/null; sleep 0"
-    )
+    code, message = site.run("grep -E '^(Uid|Gid|Groups):' /proc/self/status; cat \"$0\" > /dev/null; sleep 0")
     if os.geteuid() != 0:
         assert (code, "only root may run scripts as 'nobody'" in message) == (500, True)
         return
@@ -237,7 +228,4 @@ def test_another_account_has_no_right_of_the_executors(make_site: MakeSite, open
 
 def test_an_account_that_is_not_there_is_named(make_site: MakeSite) -> None:
     site = make_site({"run_as": "no-such-account"})
-    assert site.run("true") == (
-        500,
-        "plugins.options.glue_script.run_as: there is no account 'no-such-account'",
-    )
+    assert site.run("true") == (500, "plugins.options.glue_script.run_as: there is no account 'no-such-account'")

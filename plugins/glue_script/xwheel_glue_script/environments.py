@@ -96,10 +96,7 @@ def _build(home: Path, base: str, requirements: Sequence[str], pip_args: Sequenc
     has_pip = importlib.util.find_spec("pip") is not None
     python = str(home / "bin" / "python")
     try:
-        _run(
-            [base, "-m", "venv", *(["--without-pip"] if has_pip else []), str(home)],
-            "the environment cannot be made",
-        )
+        _run([base, "-m", "venv", *(["--without-pip"] if has_pip else []), str(home)], "the environment cannot be made")
         pip = [sys.executable, "-m", "pip", "--python", python] if has_pip else [python, "-m", "pip"]
         options = ["--disable-pip-version-check", "--no-input", "--no-color", "--progress-bar", "off"]
         _run([*pip, "install", *options, *pip_args, *requirements], "requirements cannot be installed")
@@ -115,12 +112,7 @@ def _run(command: Sequence[str], failure: str) -> None:
     """Run a program with its output in the log; if it fails, raise an error with its last lines."""
     last: deque[str] = deque(maxlen=LAST_LINES)
     with subprocess.Popen(  # noqa: S603 -- a vector, and requirements were parsed
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as child:
         assert child.stdout is not None  # noqa: S101 -- asked for
         try:

@@ -57,20 +57,14 @@ class Options(PluginOptions):
         "", description="Where scripts and environments are kept; by default the executor's `data_dir`."
     )
     interpreters: dict[Script, Annotated[str, Field(min_length=1)]] = Field(
-        default_factory=dict,
-        description="Glue type to the program that runs it, a name or a path without arguments.",
+        default_factory=dict, description="Glue type to the program that runs it, a name or a path without arguments."
     )
     limits: Limits = Field(Limits(), description="Limits of each process of a script.")
     run_as: str = Field(
-        "",
-        description="Name of the account that scripts get; by default the executor's. Only root may change it.",
+        "", description="Name of the account that scripts get; by default the executor's. Only root may change it."
     )
-    environments: int = Field(
-        20, ge=1, le=1000, description="How many environments with pinned requirements are kept."
-    )
-    pip_args: tuple[str, ...] = Field(
-        (), description="Further arguments of `pip install`, such as `--index-url`."
-    )
+    environments: int = Field(20, ge=1, le=1000, description="How many environments with pinned requirements are kept.")
+    pip_args: tuple[str, ...] = Field((), description="Further arguments of `pip install`, such as `--index-url`.")
 
 
 def read_options(config: Config) -> Options:

@@ -160,9 +160,7 @@ class Store:
         self.files[number] = path.read_bytes()
         name, version = re.sub(r"\.(whl|zip)$", "", path.name).split("-")[:2]
         known = {"group": "acme.jobs", "name": "hello", "package": name, "version": version}
-        return PackageReference(
-            package_id=number, sha256=sha256_of(path), file=path.name, **{**known, **fields}
-        )
+        return PackageReference(package_id=number, sha256=sha256_of(path), file=path.name, **{**known, **fields})
 
     def _answer(self, handler: BaseHTTPRequestHandler, request: WebRequest) -> None:
         if self.reply is not None:

@@ -44,9 +44,7 @@ class Site:
         body = {"name": "admin", "password": password}
         return requests.post(f"{self.node.url}/api/v1/session", json=body, timeout=30)
 
-    def ask(
-        self, method: str, path: str, session: requests.Response, csrf: str, body: Any = None
-    ) -> requests.Response:
+    def ask(self, method: str, path: str, session: requests.Response, csrf: str, body: Any = None) -> requests.Response:
         return requests.request(
             method,
             f"{self.node.url}/api/v1/{path}",
@@ -89,13 +87,7 @@ def test_the_first_account(tmp_path: Path) -> None:
     finally:
         site.node.stop()
     again = XwheelProcess(
-        site.folder,
-        "server",
-        "--port",
-        "0",
-        "--executor-port",
-        "0",
-        XWHEEL_CONFIG=str(site.folder / "xwheel.toml"),
+        site.folder, "server", "--port", "0", "--executor-port", "0", XWHEEL_CONFIG=str(site.folder / "xwheel.toml")
     )
     again.find("executor API on (.*)")
     again.stop()

@@ -53,10 +53,7 @@ def test_a_zip_of_modules_says_its_name_in_a_manifest_or_with_the_upload(tmp_pat
 
 
 def test_a_source_distribution_says_what_it_is(tmp_path: Path) -> None:
-    files = {
-        "acme-1.0/PKG-INFO": "Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n",
-        "acme-1.0/src/acme.py": JOB,
-    }
+    files = {"acme-1.0/PKG-INFO": "Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n", "acme-1.0/src/acme.py": JOB}
     found = open_package(sdist(tmp_path / "acme-1.0.tar.gz", files), "acme-1.0.tar.gz")
     assert (found.info.project, found.info.kind) == ("acme", "sdist")
 
@@ -142,15 +139,10 @@ def test_members_of_source_distributions_that_lead_elsewhere(tmp_path: Path, nam
 @pytest.mark.parametrize("mode", [stat.S_IFLNK | 0o777, stat.S_IFIFO | 0o644, stat.S_IFCHR | 0o644])
 def test_links_and_devices(tmp_path: Path, mode: int) -> None:
     """PKG-6: links and devices in a zip."""
-    assert (
-        refused(raw_zip(tmp_path / "x.zip", "link", mode=mode), project="x", version="1").reason
-        == "unsafe_member"
-    )
+    assert refused(raw_zip(tmp_path / "x.zip", "link", mode=mode), project="x", version="1").reason == "unsafe_member"
 
 
-@pytest.mark.parametrize(
-    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE]
-)
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
 def test_links_and_devices_of_source_distributions(tmp_path: Path, kind: bytes) -> None:
     """PKG-6: links and devices in a tar."""
     item = tarfile.TarInfo("x-1.0/link")
@@ -169,9 +161,7 @@ def test_two_members_of_one_name(tmp_path: Path, first: str, second: str) -> Non
 
 
 @pytest.mark.parametrize("names", [("x-1.0/a", "x-1.0/a/b"), ("x-1.0/a/b", "x-1.0/a")])
-def test_a_member_of_a_source_distribution_that_is_a_file_and_a_folder(
-    tmp_path: Path, names: tuple[str, str]
-) -> None:
+def test_a_member_of_a_source_distribution_that_is_a_file_and_a_folder(tmp_path: Path, names: tuple[str, str]) -> None:
     info = "Metadata-Version: 2.1\nName: x\nVersion: 1.0\n"
     path = sdist(tmp_path / "x-1.0.tar.gz", {"x-1.0/PKG-INFO": info, **dict.fromkeys(names, "")})
     error = refused(path)
@@ -249,9 +239,7 @@ def test_a_header_of_a_source_distribution_that_would_fill_memory(tmp_path: Path
     assert f"a header of over {MAX_TEXT} bytes" in refused(path, limits=Limits(ratio=10**9)).text
 
 
-@pytest.mark.parametrize(
-    "kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE]
-)
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE])
 def test_a_huge_header_of_a_tar_archive_is_not_read(tmp_path: Path, kind: bytes) -> None:
     """N36: each kind of header that the library reads whole, in an archive that is right otherwise."""
     header = tarfile.TarInfo("././@Header")
@@ -269,10 +257,7 @@ def test_a_huge_header_of_a_tar_archive_is_not_read(tmp_path: Path, kind: bytes)
 
 def directory_of(count: int) -> bytes:
     """Return a zip that is nothing but a directory of this many members."""
-    member = (
-        struct.pack("<4s4B4HL2L5H2L", b"PK\1\2", 20, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0)
-        + b"a"
-    )
+    member = struct.pack("<4s4B4HL2L5H2L", b"PK\1\2", 20, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"a"
     return member * count
 
 
@@ -298,13 +283,7 @@ def end_of(count: int, size: int, place: int = 0, *, is_large: bool = False) -> 
     ],
 )
 def test_a_directory_is_counted_before_it_is_read(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    said: int,
-    there: int,
-    reason: str,
-    words: str,
-    is_large: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: int, there: int, reason: str, words: str, is_large: bool
 ) -> None:
     """S18: 2,000,000 members took 36 s and 950 MB, whatever was said of them; in the large form of zips likewise."""
 
@@ -387,8 +366,4 @@ def test_names_of_files(name: str) -> None:
 def test_the_name_in_the_store_is_made_of_what_was_checked() -> None:
     """PKG-9: it is spelled again from project, version and tag."""
     found = parse_file_name("Acme.Jobs-1.02-py3-none-any.whl")
-    assert (found.project, found.version, found.file) == (
-        "acme-jobs",
-        "1.2",
-        "acme_jobs-1.2-py3-none-any.whl",
-    )
+    assert (found.project, found.version, found.file) == ("acme-jobs", "1.2", "acme_jobs-1.2-py3-none-any.whl")

@@ -96,9 +96,7 @@ def test_jobs_are_switched_one_by_one(store: Store, tmp_path: Path) -> None:
         assert store.ask("GET", f"/jobs/{job_id}")[1]["package_id"] == new["id"]
         assert core_job(store, job_id)["glue_version"] == 2
     log = store.ask("GET", f"/jobs/{jobs['by_hand']}/operations")[1]["items"]
-    assert [(item["operation"], json.loads(item["after"])["state"]) for item in log] == [
-        ("Switch", "Shutdown")
-    ]
+    assert [(item["operation"], json.loads(item["after"])["state"]) for item in log] == [("Switch", "Shutdown")]
     again = store.ask("POST", f"/{new['id']}/switch", {"job_ids": [jobs["nightly"]]})[1]["items"][0]
     assert again["reason"] == "same_version"
     missing = store.ask("POST", f"/{last['id']}/switch", {"job_ids": [jobs["by_hand"]]})[1]["items"][0]
@@ -143,9 +141,7 @@ def test_a_report_says_what_a_package_needs(store: Store, tmp_path: Path) -> Non
     path = wheel(tmp_path, {"acme/jobs.py": text}, metadata="Requires-Dist: frobnicate>=2\n")
     report = store.upload(path)[1]["report"]
     assert report["dependencies"] == ["frobnicate>=2"]
-    assert report["unresolved"] == [
-        {"job": "acme.jobs.f", "arguments": ["cron"], "file": "acme/jobs.py", "line": 5}
-    ]
+    assert report["unresolved"] == [{"job": "acme.jobs.f", "arguments": ["cron"], "file": "acme/jobs.py", "line": 5}]
     assert report["confirmed"] is False
 
 
@@ -166,11 +162,7 @@ def test_only_the_beginning_of_a_file_is_shown(tmp_path: Path) -> None:
     for path in (zipped(tmp_path / "a-1.zip", files), sdist(tmp_path / "a-1.tar.gz", files)):
         assert [item["path"] for item in sources.list_files(path)["items"]] == sorted(files)
         cut = sources.read_text(path, "a/long.py")
-        assert (cut["text"], cut["is_cut"], cut["size"]) == (
-            "x" * (sources.MOST_TEXT - 1),
-            True,
-            len(long.encode()),
-        )
+        assert (cut["text"], cut["is_cut"], cut["size"]) == ("x" * (sources.MOST_TEXT - 1), True, len(long.encode()))
         assert sources.read_text(path, "a/odd.bin")["text"] is None
         assert sources.read_text(path, "a/latin.txt")["text"] == "fine"
         with pytest.raises(NotFoundError):
@@ -193,12 +185,8 @@ def test_a_name_is_one_projects_alone(store: Store, tmp_path: Path) -> None:
     assert (status, refused["reason"], refused["facts"]["line"]) == (422, "job_name_taken", 4)
     assert "acme-jobs has the name acme.jobs.nightly" in refused["detail"]
     group = store.node.call("GET", "groups?app_name=package-nodes")["items"][0]["id"]
-    mine = store.node.call(
-        "POST", "jobs", {"group_id": group, "name": "shop.jobs.nightly", "handler": "hello"}
-    )
-    status, refused = store.upload(
-        wheel(tmp_path, {"shop/jobs.py": NIGHTLY_ONLY["acme/jobs.py"]}, name="shop")
-    )
+    mine = store.node.call("POST", "jobs", {"group_id": group, "name": "shop.jobs.nightly", "handler": "hello"})
+    status, refused = store.upload(wheel(tmp_path, {"shop/jobs.py": NIGHTLY_ONLY["acme/jobs.py"]}, name="shop"))
     assert (status, refused["reason"]) == (422, "job_name_taken")
     assert f"job {mine['id']}" in refused["detail"]
     assert store.files() == kept

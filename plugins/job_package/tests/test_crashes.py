@@ -72,9 +72,7 @@ class Place:
     [("store", "PackageStore", "keep", 0), ("service", "PackageService", "_set_state", 1)],
     ids=["before the file", "after the file"],
 )
-def test_an_upload_is_cut_off_by_a_kill(
-    tmp_path: Path, module: str, owner: str, method: str, files: int
-) -> None:
+def test_an_upload_is_cut_off_by_a_kill(tmp_path: Path, module: str, owner: str, method: str, files: int) -> None:
     """PKG-12: at the next start files and rows agree again, and the same upload works."""
     place = Place(tmp_path / "node")
     with place.first(module, owner, method) as node, ThreadPoolExecutor(1) as pool:
@@ -92,9 +90,9 @@ def test_an_upload_is_cut_off_by_a_kill(
 
         def listed() -> list[dict[str, object]]:
             head = {"Authorization": f"Bearer {token}"}
-            found: list[dict[str, object]] = requests.get(
-                f"{url}/api/v1/packages", headers=head, timeout=30
-            ).json()["items"]
+            found: list[dict[str, object]] = requests.get(f"{url}/api/v1/packages", headers=head, timeout=30).json()[
+                "items"
+            ]
             return found
 
         wait_until(lambda: not stray.exists() and [item["state"] for item in listed()] != ["incoming"])

@@ -142,12 +142,7 @@ def database(store: Store) -> sqlite3.Connection:
 def test_an_operation_waits_until_nodes_have_done_it(store: Store, job_id: int, cluster: Cluster) -> None:
     """OPS-1: with a cluster the answer is 202 and Waiting, and the operation is closed when it is settled."""
     found = operate(store, job_id, "Start", 202)
-    assert (found["result"], found["reason"], found["state"], found["version"]) == (
-        "Waiting",
-        "",
-        "Startup",
-        2,
-    )
+    assert (found["result"], found["reason"], found["state"], found["version"]) == ("Waiting", "", "Startup", 2)
     assert cluster.woken == 1
     (waiting,) = call(store, "waiting")
     assert (waiting["job_id"], waiting["operation"], waiting["version"]) == (job_id, "Start", 2)
@@ -202,11 +197,7 @@ def test_a_start_that_failed_for_good(store: Store, job_id: int) -> None:
     job = store.ask("GET", f"/jobs/{job_id}")[1]
     assert (job["state"], job["version"], core_job(store, job_id)["enabled"]) == ("Shutdown", 2, False)
     (failed,) = log(store, job_id)
-    assert (failed["result"], failed["reason"], failed["error"]) == (
-        "Failed",
-        "sdk_mismatch",
-        "protocol 1, not 2",
-    )
+    assert (failed["result"], failed["reason"], failed["error"]) == ("Failed", "sdk_mismatch", "protocol 1, not 2")
     assert operate(store, job_id, "Start", 202)["version"] == 3
 
 
@@ -263,10 +254,7 @@ def test_no_answer_in_time(store: Store, job_id: int) -> None:
     (waiting,) = call(store, "waiting")
     assert not call(store, "note_late", operation_id=waiting["id"], text="Success")
     assert settle(store, waiting["id"], "Failed", "timeout", "no node answered in 60 s")
-    assert (store.ask("GET", f"/jobs/{job_id}")[1]["state"], core_job(store, job_id)["enabled"]) == (
-        "Startup",
-        True,
-    )
+    assert (store.ask("GET", f"/jobs/{job_id}")[1]["state"], core_job(store, job_id)["enabled"]) == ("Startup", True)
     ended = log(store, job_id)[0]["ended_ms"]
     assert call(store, "note_late", operation_id=waiting["id"], text="Success")
     assert not call(store, "note_late", operation_id=waiting["id"], text="Success")

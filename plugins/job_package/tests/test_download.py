@@ -128,9 +128,7 @@ def test_an_interrupted_download_goes_on(tmp_path: Path, store: WebServer, rest:
     assert store.requests[1].headers["Range"].startswith("bytes=")
 
 
-def test_what_is_there_is_not_fetched_again_but_hashed_again_at_a_start(
-    tmp_path: Path, store: WebServer
-) -> None:
+def test_what_is_there_is_not_fetched_again_but_hashed_again_at_a_start(tmp_path: Path, store: WebServer) -> None:
     """DL-4: no request for what is cached; a start hashes it, and what is damaged is fetched again."""
     path = fetch(tmp_path, store)
     assert fetch(tmp_path, store) == path

@@ -111,10 +111,10 @@ def test_a_dependency_that_is_nowhere_fails_and_the_next_start_builds_anew(tmp_p
 def test_a_building_that_hangs_is_killed_with_all_it_started(tmp_path: Path, plain: Path) -> None:
     """ENV-5: at the time limit the whole process group goes; the failure is transient."""
     with hanging(tmp_path) as python:
-        site = Site(tmp_path / "site", python=str(python), env_build_timeout_s=0.5)
+        site = Site(tmp_path / "site", python=str(python), env_build_timeout_s=2.5)
         error = site.refusal(plain)
     assert (error.reason, error.is_permanent) == ("env_build_failed", False)
-    assert "longer than 0.5 s" in str(error)
+    assert "longer than 2.5 s" in str(error)
     child = int(site.text[-1])
     wait_until(lambda: not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text())
     assert site.homes() == []
@@ -155,9 +155,7 @@ def test_many_starts_at_once_build_once(tmp_path: Path, plain: Path) -> None:
     assert len({id(item) for item in found[4:]}) == 1
 
 
-def test_a_run_that_waited_for_a_building_does_not_wait_for_the_end_of_its_use(
-    tmp_path: Path, plain: Path
-) -> None:
+def test_a_run_that_waited_for_a_building_does_not_wait_for_the_end_of_its_use(tmp_path: Path, plain: Path) -> None:
     """ENV-6: the one who built it may use it for days; the others get it at once."""
     site = Site(tmp_path / "site")
     found: list[Environment] = []
@@ -253,9 +251,7 @@ def test_either_installer_builds_without_an_index(
     house = tmp_path / "house"
     house.mkdir()
     make_wheel(house, "calendars", "2.0", {"calendars.py": "X = 2\n"})
-    package = make_wheel(
-        tmp_path, "acme", "1.0", {"acme.py": "from calendars import X\n"}, requires=["calendars"]
-    )
+    package = make_wheel(tmp_path, "acme", "1.0", {"acme.py": "from calendars import X\n"}, requires=["calendars"])
     site = Site(tmp_path / "site", installer=installer, wheelhouses=(str(house),))
     environment = site.open(package)
     assert python_says(environment, "import acme; print(acme.X)") == "2"

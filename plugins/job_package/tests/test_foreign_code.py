@@ -150,8 +150,7 @@ def test_nothing_but_a_marked_function_of_its_own_files_is_called(
     """By the call of a scheduler with the executor's token, and an honestly signed package."""
     mark = tmp_path / "mark"
     code, text = signed.place.run(
-        msgspec.structs.replace(signed.reference, group=group, name=name),
-        param=SHELL.replace("MARK", str(mark)),
+        msgspec.structs.replace(signed.reference, group=group, name=name), param=SHELL.replace("MARK", str(mark))
     )
     assert (code, text.partition(":")[0]) == (500, "no_such_job")
     assert f"the package has no {group}.{name}: only functions of its own" in text
@@ -160,13 +159,7 @@ def test_nothing_but_a_marked_function_of_its_own_files_is_called(
 
 @pytest.mark.parametrize(
     ("group", "name"),
-    [
-        (".acme.jobs", "hello"),
-        ("acme..jobs", "hello"),
-        ("acme.jobs", "Base.work"),
-        ("acme.jobs:", "x"),
-        ("", "x"),
-    ],
+    [(".acme.jobs", "hello"), ("acme..jobs", "hello"), ("acme.jobs", "Base.work"), ("acme.jobs:", "x"), ("", "x")],
 )
 def test_a_path_that_is_no_name_is_not_even_taken(signed: Signed, group: str, name: str) -> None:
     reference = msgspec.structs.replace(signed.reference, group=group, name=name)
@@ -201,10 +194,7 @@ def test_what_a_source_says_of_its_package_is_what_the_file_says(
 def test_the_older_versions_jobs_are_the_older_versions(signed: Signed) -> None:
     assert signed.place.run(msgspec.structs.replace(signed.older, name="retired")) == (200, "retired")
     mixed = msgspec.structs.replace(signed.older, name="retired", package_id=signed.reference.package_id)
-    assert signed.place.run(mixed) == (
-        200,
-        "retired",
-    )  # by its hash: the id says only where it would be fetched
+    assert signed.place.run(mixed) == (200, "retired")  # by its hash: the id says only where it would be fetched
     assert signed.attack(name="retired", signature=signed.older.signature)[1].startswith("bad_signature: ")
 
 
@@ -232,8 +222,7 @@ ODD = {
     "odd/swapped.py": HEAD
     + "class Jobs:\n    @schedule()\n    def job(self): return 1\nimport other\nJobs = other.Jobs\n",
     "odd/hidden.py": HEAD + "def hides(f): return lambda: f()\n@hides\n@schedule()\ndef job(): return 1\n",
-    "odd/moved.py": HEAD
-    + "import sys, other\n@schedule()\ndef job(): return 1\nsys.modules[__name__] = other\n",
+    "odd/moved.py": HEAD + "import sys, other\n@schedule()\ndef job(): return 1\nsys.modules[__name__] = other\n",
     "odd/gone.py": HEAD + "@schedule()\ndef job(): return 1\ndel job\n",
 }
 OTHER = (

@@ -79,9 +79,7 @@ class Site:
     ) -> tuple[int, bytes]:
         """Return status and content of an answer, of the executor API if a secret is shown."""
         base = (self.node.executor_url if secret else self.node.url).removeprefix("http://")
-        headers = (
-            {TOKEN_HEADER: secret} if secret else {"Authorization": f"Bearer {token or self.node.token}"}
-        )
+        headers = {TOKEN_HEADER: secret} if secret else {"Authorization": f"Bearer {token or self.node.token}"}
         headers |= {APP_HEADER: app_name} if app_name else {}
         with closing(http.client.HTTPConnection(base, timeout=60)) as conn:
             with suppress(BrokenPipeError, ConnectionResetError):
@@ -181,9 +179,7 @@ def test_each_route_says_what_strangers_are_answered() -> None:
 
 @pytest.mark.parametrize("who", ["viewer", "admin"])
 @pytest.mark.parametrize(("method", "path"), list(ROUTES))
-def test_a_stranger_learns_nothing(
-    site: Site, package: Any, who: str, method: str, path: str, tmp_path: Path
-) -> None:
+def test_a_stranger_learns_nothing(site: Site, package: Any, who: str, method: str, path: str, tmp_path: Path) -> None:
     """S15: what is another team's is not there: no list has it, and its ids answer as ids of nothing do."""
     query, body = body_of(method, path, tmp_path)
     status, content = site.call(method, filled(path, package) + query, body, token=site.people[who])
@@ -208,11 +204,7 @@ def same(content: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize("who", ["secret", "shared", "code"])
 def test_a_stranger_s_executor_gets_nothing(site: Site, package: Any, who: str) -> None:
     """S15: each route for executors, with each kind of secret that another group's executor may show."""
-    shown = {
-        "secret": (site.secrets[THEIRS], ""),
-        "shared": (SHARED, ""),
-        "code": (site.people["code"], THEIRS),
-    }
+    shown = {"secret": (site.secrets[THEIRS], ""), "shared": (SHARED, ""), "code": (site.people["code"], THEIRS)}
     secret, app_name = shown[who]
     mine = [route for route in routes() if route.for_executors]
     assert mine
@@ -232,9 +224,7 @@ def test_its_own_people_see_it(site: Site, package: Any) -> None:
     for name in ("ours", "our-viewer"):
         token = site.people[name]
         assert [item["id"] for item in site.ask("GET", "", token=token)[1]["items"]] == [package["id"]]
-        assert [item["project"] for item in site.ask("GET", "/projects", token=token)[1]["items"]] == [
-            PROJECT
-        ]
+        assert [item["project"] for item in site.ask("GET", "/projects", token=token)[1]["items"]] == [PROJECT]
         assert site.ask("GET", f"/{package['id']}", token=token)[1]["groups"] == [OURS]
         jobs = site.ask("GET", "/jobs", token=token)[1]["items"]
         assert [item["job_id"] for item in jobs] == [package["jobs"][0]["job_id"]]
@@ -252,9 +242,7 @@ def test_a_new_version_is_for_those_who_may_all(site: Site, package: Any, tmp_pa
     mixed = site.token("mixed", ours="viewer", theirs="admin")
     status, refused = site.upload(path, token=mixed)
     assert status == 403, refused
-    status, refused = site.upload(
-        secret_wheel(tmp_path, "7.4.0"), f"&groups={THEIRS}", token=site.people["both"]
-    )
+    status, refused = site.upload(secret_wheel(tmp_path, "7.4.0"), f"&groups={THEIRS}", token=site.people["both"])
     assert (status, refused["reason"]) == (409, "groups_differ")
     status, found = site.upload(secret_wheel(tmp_path, "7.4.0"), token=site.people["ours"])
     assert (status, found["groups"]) == (201, [OURS])
@@ -303,9 +291,7 @@ def test_groups_are_changed_by_those_who_may_all(site: Site, tmp_path: Path) -> 
     made = wheel(tmp_path, {"moves/jobs.py": JOB}, name="moves")
     found = site.upload(made, token=site.people["ours"])[1]
     path = "/projects/moves/groups"
-    assert (
-        site.ask("PUT", path, {"groups": [OURS, THEIRS]}, token=site.people["ours"])[1]["field"] == "groups"
-    )
+    assert site.ask("PUT", path, {"groups": [OURS, THEIRS]}, token=site.people["ours"])[1]["field"] == "groups"
     assert site.ask("PUT", path, {"groups": [OURS]}, token=site.people["our-viewer"])[0] == 403
     for wrong in ({}, {"groups": []}, {"groups": "ours"}, {"groups": [1]}, {"groups": [OURS], "more": 1}):
         assert site.ask("PUT", path, wrong, token=site.people["ours"])[1]["field"] == "groups"

@@ -28,10 +28,7 @@ def large(folder: Path) -> Path:
     text = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
     line = f"acme/data.bin,sha256={text},{SIZE_MIB * MIB}"
     path = wheel(folder, {"acme/__init__.py": "", "acme/jobs.py": JOB}, record={"acme/data.bin": line})
-    with (
-        zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as archive,
-        archive.open("acme/data.bin", "w") as member,
-    ):
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as archive, archive.open("acme/data.bin", "w") as member:
         for _ in range(SIZE_MIB):
             member.write(piece)
     return path

@@ -88,16 +88,8 @@ def package(number: int, project: str, sha256: str = SHA) -> dict[str, Any]:
 
 
 def store_job(conn: Any, number: int, project: str, package_id: int) -> None:
-    row = {
-        "job_id": number,
-        "project": project,
-        "group_name": "m",
-        "name": f"j{number}",
-        "package_id": package_id,
-    }
-    conn.execute(
-        insert(JOB).values(**row, cron="", misfire="None", time_zone="", state="Shutdown", version=1)
-    )
+    row = {"job_id": number, "project": project, "group_name": "m", "name": f"j{number}", "package_id": package_id}
+    conn.execute(insert(JOB).values(**row, cron="", misfire="None", time_zone="", state="Shutdown", version=1))
 
 
 def test_packages_belong_to_the_groups_whose_jobs_use_them(db: Database) -> None:

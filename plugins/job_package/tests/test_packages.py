@@ -115,9 +115,7 @@ def test_a_container_that_fails_is_not_replaced_unless_that_is_wished(
     code, message = in_container(place, broken)
     assert (code, "bean_failed" in message, "LookupError: no Report here" in message) == (500, True, True)
     assert "raise LookupError" in place.site.log(place.last)
-    assert in_container(place, nothing)[1].startswith(
-        "bean_failed: the bean factory acme.box:nothing gave None"
-    )
+    assert in_container(place, nothing)[1].startswith("bean_failed: the bean factory acme.box:nothing gave None")
     assert in_container(make_place({"bean_fallback": True}), nothing) == (200, "bare")
 
 
@@ -193,9 +191,7 @@ def test_the_suite_of_glue_types(job: Callable[..., PackageReference]) -> None:
     changed = [("{", "["), ('"schema":1', '"schema":2'), (".whl", "/../x.whl"), ('"name":"', '"name":"a.')]
     bad = [source.replace(*item) for item in changed] + ["x" * 5000]
     check_glue_type(PackageGlue(NodeOptions()), source=source, bad_sources=bad)
-    built = PackageGlue(NodeOptions()).build(
-        GlueRequest(job_id=1, handler="", source=source, updated_ms=1), None
-    )  # type: ignore[arg-type]
+    built = PackageGlue(NodeOptions()).build(GlueRequest(job_id=1, handler="", source=source, updated_ms=1), None)  # type: ignore[arg-type]
     with pytest.raises(ExecutorError, match="does not run"):
         built.run(None, print)  # type: ignore[arg-type]
 
@@ -219,9 +215,7 @@ with ExecutorSite(Path({folder!r}), config, "PACKAGE") as site:
 """
 
 
-def test_working_directories_of_executors_that_are_gone_are_deleted(
-    home: Path, make_place: Make, acme: Path
-) -> None:
+def test_working_directories_of_executors_that_are_gone_are_deleted(home: Path, make_place: Make, acme: Path) -> None:
     gone = home / "work" / "gone"
     (gone / "1").mkdir(parents=True)
     gone.with_suffix(".lock").touch()
@@ -233,9 +227,7 @@ def test_working_directories_of_executors_that_are_gone_are_deleted(
 
 def test_an_executor_that_dies_leaves_no_process(home: Path, acme: Path, tmp_path: Path) -> None:
     """ENV-3: after kill -9 of the executor no process of a job survives, however it left its session."""
-    code = SITE.format(
-        tests=str(Path(__file__).parent), home=str(home), folder=str(tmp_path), wheel=str(acme)
-    )
+    code = SITE.format(tests=str(Path(__file__).parent), home=str(home), folder=str(tmp_path), wheel=str(acme))
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as executor:
         assert executor.stdout is not None
         child = int(executor.stdout.readline())

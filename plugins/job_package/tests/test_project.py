@@ -28,9 +28,7 @@ def test_a_new_projects_tests_pass_and_its_wheel_has_its_job(tmp_path: Path) -> 
         check=False,
     )
     assert "1 passed" in tests.stdout, tests.stdout + tests.stderr
-    built = run.invoke(
-        app, ["build", str(tmp_path / "shop_jobs"), "--into", str(tmp_path / "dist"), "--no-isolation"]
-    )
+    built = run.invoke(app, ["build", str(tmp_path / "shop_jobs"), "--into", str(tmp_path / "dist"), "--no-isolation"])
     assert built.exit_code == 0, built.output
     assert "shop-jobs 0.1.0: 1 jobs, 0 disabled" in built.output
     assert "shop_jobs.jobs.nightly  0 0 2 * * ?" in built.output

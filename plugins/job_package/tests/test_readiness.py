@@ -61,9 +61,7 @@ def make_ready(host: PackageHost, place: Place, tmp_path: Path) -> Callable[[str
             made[code] = place.store.add(make_wheel(folder, "ready", "1.0", {"ready.py": code}))
         known = made[code]
         fields = {item: getattr(known, item) for item in known.__struct_fields__}
-        host.make_ready(
-            PackageReference(**{**fields, "group": "ready", "name": name}), Cancel(), lambda _: None
-        )
+        host.make_ready(PackageReference(**{**fields, "group": "ready", "name": name}), Cancel(), lambda _: None)
 
     return make
 

@@ -76,8 +76,7 @@ def in_bundled_of_a_zip(folder: Path, wanted: str) -> Path:
 def of_source(folder: Path, about: str = "", project: str = "") -> Path:
     files = {
         "PKG-INFO": f"Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n{about}",
-        "pyproject.toml": project
-        or '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+        "pyproject.toml": project or '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
         "backend.py": BACKEND,
         "acme.py": JOB,
     }
@@ -113,9 +112,7 @@ def test_a_requirement_that_names_a_place_is_refused_at_the_upload_and_on_the_no
 
 
 @INSTALLERS
-def test_what_a_wheelhouse_names_by_its_address_is_not_fetched(
-    tmp_path: Path, web: WebServer, installer: str
-) -> None:
+def test_what_a_wheelhouse_names_by_its_address_is_not_fetched(tmp_path: Path, web: WebServer, installer: str) -> None:
     """A wheel, a source distribution and a page of links, as pip and uv would follow them."""
     house = tmp_path / "house"
     house.mkdir()
@@ -126,15 +123,10 @@ def test_what_a_wheelhouse_names_by_its_address_is_not_fetched(
     package = make_wheel(tmp_path, "acme", "1.0", {"acme.py": JOB}, requires=["dep"])
     for allowed in (False, True):
         site = Site(
-            tmp_path / f"site{allowed}",
-            installer=installer,
-            wheelhouses=(str(house),),
-            allow_sdist_build=allowed,
+            tmp_path / f"site{allowed}", installer=installer, wheelhouses=(str(house),), allow_sdist_build=allowed
         )
         assert site.refusal(package).reason == "env_build_failed"
-        assert any(
-            "left out: direct_reference: dep-1.0-py3-none-any.whl: METADATA" in line for line in site.text
-        )
+        assert any("left out: direct_reference: dep-1.0-py3-none-any.whl: METADATA" in line for line in site.text)
     assert web.requests == []
 
 
@@ -158,9 +150,7 @@ def test_settings_of_the_machine_add_no_index(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(settings))
     monkeypatch.setenv("XDG_CONFIG_DIRS", str(settings))
     for name in ("PIP_CONFIG_FILE", "UV_CONFIG_FILE"):
-        monkeypatch.setenv(
-            name, str(settings / name[:2].lower().replace("pi", "pip") / f"{name[:2].lower()}")
-        )
+        monkeypatch.setenv(name, str(settings / name[:2].lower().replace("pi", "pip") / f"{name[:2].lower()}"))
     monkeypatch.setenv("PIP_CONFIG_FILE", str(settings / "pip" / "pip.conf"))
     monkeypatch.setenv("UV_CONFIG_FILE", str(settings / "uv" / "uv.toml"))
     package = make_wheel(tmp_path, "acme", "1.0", {"acme.py": JOB}, requires=["dep"])
@@ -175,16 +165,11 @@ def test_settings_of_the_machine_add_no_index(
 
 @INSTALLERS
 @pytest.mark.parametrize("index", ["none", "https://packages.example/simple"])
-def test_each_command_names_the_index_that_the_node_allows(
-    tmp_path: Path, installer: str, index: str
-) -> None:
+def test_each_command_names_the_index_that_the_node_allows(tmp_path: Path, installer: str, index: str) -> None:
     """Of pip nothing else shows: it goes straight to the public index, and asks no proxy of the machine."""
     options = NodeOptions(index=index, installer=installer, allow_sdist_build=True)
     made = Installer(options, tmp_path, {})
-    looking = [
-        made.build(tmp_path, tmp_path, tmp_path, tmp_path),
-        made.resolve(tmp_path, tmp_path, tmp_path, tmp_path),
-    ]
+    looking = [made.build(tmp_path, tmp_path, tmp_path, tmp_path), made.resolve(tmp_path, tmp_path, tmp_path, tmp_path)]
     installing = made.install(tmp_path, tmp_path, tmp_path, is_local=True)
     for command in looking:
         assert ("--no-index" in command, index in command) == (index == "none", index != "none"), command
@@ -258,15 +243,11 @@ def _again(path: Path, change: Callable[[dict[str, bytes]], None]) -> tuple[Path
 
 
 def other_content(folder: Path) -> tuple[Path, str]:
-    return _again(
-        make_wheel(folder, "dep", "1.0", {"dep.py": ""}), lambda files: files.update({"dep.py": b"x"})
-    )
+    return _again(make_wheel(folder, "dep", "1.0", {"dep.py": ""}), lambda files: files.update({"dep.py": b"x"}))
 
 
 def unlisted(folder: Path) -> tuple[Path, str]:
-    return _again(
-        make_wheel(folder, "dep", "1.0", {"dep.py": ""}), lambda files: files.update({"more.pth": b""})
-    )
+    return _again(make_wheel(folder, "dep", "1.0", {"dep.py": ""}), lambda files: files.update({"more.pth": b""}))
 
 
 def no_hash(folder: Path) -> tuple[Path, str]:
@@ -277,9 +258,7 @@ def no_hash(folder: Path) -> tuple[Path, str]:
 
 
 def missing(folder: Path) -> tuple[Path, str]:
-    return _again(
-        make_wheel(folder, "dep", "1.0", {"dep.py": ""}), lambda files: files.pop("dep.py") and None
-    )
+    return _again(make_wheel(folder, "dep", "1.0", {"dep.py": ""}), lambda files: files.pop("dep.py") and None)
 
 
 def metadata_of_another(folder: Path) -> tuple[Path, str]:
@@ -322,9 +301,7 @@ def test_a_wheel_that_does_not_agree_with_itself_is_refused(
 
 
 @INSTALLERS
-def test_uv_and_pip_install_a_wheelhouses_wheel_only_as_it_is_recorded(
-    tmp_path: Path, installer: str
-) -> None:
+def test_uv_and_pip_install_a_wheelhouses_wheel_only_as_it_is_recorded(tmp_path: Path, installer: str) -> None:
     house = tmp_path / "house"
     house.mkdir()
     other_content(house)

@@ -57,9 +57,7 @@ def test_a_run_prints_into_its_own_log_and_its_process_is_kept(place: Place, job
     assert place.site.log(third) == f"hello from {third}\n"
 
 
-def test_two_runs_of_one_process_share_an_instance(
-    place: Place, job: Job, make_place: Any, acme: Path
-) -> None:
+def test_two_runs_of_one_process_share_an_instance(place: Place, job: Job, make_place: Any, acme: Path) -> None:
     """BEAN-1: two jobs of a class share its object in one process; with a process for each run each has its own."""
     first = int(place.run(job("nightly", "acme.jobs.Report"))[1])
     assert place.run(job("weekly", "acme.jobs.Report")) == (200, str(first + 1))
@@ -86,9 +84,7 @@ def test_a_job_parameter_has_the_jobs_values_under_those_of_the_run(make_place: 
     assert (both[0], json.loads(both[1])) == (200, {"rows": 3, "mode": "full"})
     code, message = place.run(given, param='{"rows": 3}')
     assert (code, "mode" in message) == (500, True)
-    assert place.run(given, param="rows=3")[1].startswith(
-        "bad_parameter: the parameter of the run must be a JSON"
-    )
+    assert place.run(given, param="rows=3")[1].startswith("bad_parameter: the parameter of the run must be a JSON")
 
 
 def test_what_a_job_raises_is_told_with_its_traceback(place: Place, job: Job) -> None:
@@ -98,13 +94,10 @@ def test_what_a_job_raises_is_told_with_its_traceback(place: Place, job: Job) ->
     assert "runner.py" not in log
 
 
-@pytest.mark.parametrize(
-    ("name", "end"),
-    [("leaves", "ended with exit status 7"), ("crashes", "was ended by SIGSEGV")],
-)
+@pytest.mark.parametrize(("name", "end"), [("leaves", "ended with exit status 7"), ("crashes", "was ended by SIGSEGV")])
 def test_a_process_that_dies_fails_its_run_alone(place: Place, job: Job, name: str, end: str) -> None:
     """ENV-3: os._exit and a crash fail that run with exit code or signal, and no other one notices."""
-    other = place.start(job("sleeps"), timeout_s=2)
+    other = place.start(job("sleeps"), timeout_s=10)
     wait_until(lambda: "asleep" in place.site.log(other))
     assert place.run(job(name)) == (500, f"the job's process {end} and without a result")
     assert place.run(job("hello"))[0] == 200
@@ -150,9 +143,7 @@ def test_what_a_run_leaves_ends_with_it_and_its_process_stays(place: Place, job:
     assert json.loads(place.run(job("hello"))[1])["pid"] == before
 
 
-def test_a_process_has_none_of_the_executors_secrets(
-    place: Place, job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_has_none_of_the_executors_secrets(place: Place, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     found = json.loads(place.run(job("surroundings"))[1])
     assert found["isolated"] == 1
     assert found["session"] != os.getsid(0)

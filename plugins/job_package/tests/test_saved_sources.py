@@ -83,13 +83,7 @@ WRONG: Mapping[str, tuple[Mapping[str, object], str]] = {
 
 
 def fields_of(site: Site, source: str, **more: Any) -> dict[str, Any]:
-    return {
-        "group_id": site.group_id,
-        "glue_type": "PACKAGE",
-        "glue_source": source,
-        "schedule_type": "NONE",
-        **more,
-    }
+    return {"group_id": site.group_id, "glue_type": "PACKAGE", "glue_source": source, "schedule_type": "NONE", **more}
 
 
 def create(site: Site, source: str) -> requests.Response:
@@ -163,13 +157,7 @@ def test_a_node_without_a_store_saves_no_source(tmp_path: Path) -> None:
         group = node.call("POST", "groups", {"app_name": "package-nodes", "title": "Packages"})["id"]
         source = (
             PackageReference(
-                package="acme",
-                version="1.0",
-                package_id=1,
-                sha256="0" * 64,
-                file="acme-1.0.zip",
-                group="a",
-                name="b",
+                package="acme", version="1.0", package_id=1, sha256="0" * 64, file="acme-1.0.zip", group="a", name="b"
             )
         ).source()
         answer = requests.post(

@@ -116,9 +116,7 @@ def test_cron_and_policy_are_the_decorators(tmp_path: Path) -> None:
 )
 def test_arguments_that_cannot_be_used(tmp_path: Path, arguments: str, reason: str, words: str) -> None:
     """SCN-7: module, function and the field at fault; MIS-6: a Unix expression is refused."""
-    found = one(
-        tmp_path, f"from xwheel_package import schedule\n@schedule({arguments})\ndef nightly(): ...\n"
-    )
+    found = one(tmp_path, f"from xwheel_package import schedule\n@schedule({arguments})\ndef nightly(): ...\n")
     (problem,) = found.problems
     assert (problem.reason, problem.file, problem.line) == (reason, "acme.py", 3)
     assert "acme.nightly" in problem.text
@@ -136,12 +134,7 @@ def test_a_function_is_marked_once_and_with_brackets(tmp_path: Path, marks: str)
 def test_only_packages_that_are_asked_for(tmp_path: Path) -> None:
     """SCN-8: a name is not a prefix."""
     job = "from xwheel_package import schedule\n@schedule()\ndef a(): ...\n"
-    files = {
-        "acme/jobs/__init__.py": job,
-        "acme/jobs/x.py": job,
-        "acme/jobsold.py": job,
-        "acme/__init__.py": job,
-    }
+    files = {"acme/jobs/__init__.py": job, "acme/jobs/x.py": job, "acme/jobsold.py": job, "acme/__init__.py": job}
     assert [job.group for job in scanned(tmp_path, files, "acme.jobs").jobs] == ["acme.jobs", "acme.jobs.x"]
     assert len(scanned(tmp_path, files).jobs) == 4
 
@@ -174,10 +167,7 @@ def test_one_name_twice(tmp_path: Path) -> None:
     twice = "    @s()\n    def a(): ...\n"
     source = f"from xwheel_package import schedule as s\ntry:\n{twice}except E:\n{twice}"
     found = one(tmp_path, source)
-    assert [(item.reason, item.line) for item in found.problems] == [
-        ("duplicate_job", 4),
-        ("duplicate_job", 7),
-    ]
+    assert [(item.reason, item.line) for item in found.problems] == [("duplicate_job", 4), ("duplicate_job", 7)]
 
 
 def test_what_only_an_import_knows(tmp_path: Path) -> None:
@@ -215,11 +205,7 @@ def test_functions_of_others_are_no_jobs(tmp_path: Path) -> None:
 
 def test_modules_are_found_where_they_are_installed(tmp_path: Path) -> None:
     job = "from xwheel_package import schedule\n@schedule()\ndef a(): ...\n"
-    files = {
-        "acme_jobs-1.2.0.data/purelib/pure.py": job,
-        "acme_jobs-1.2.0.data/scripts/no.py": job,
-        "a-b/no.py": job,
-    }
+    files = {"acme_jobs-1.2.0.data/purelib/pure.py": job, "acme_jobs-1.2.0.data/scripts/no.py": job, "a-b/no.py": job}
     assert [found.group for found in scanned(tmp_path, files).jobs] == ["pure"]
     source = {
         "x-1.0/PKG-INFO": "Metadata-Version: 2.1\nName: x\nVersion: 1.0\n",
@@ -227,8 +213,7 @@ def test_modules_are_found_where_they_are_installed(tmp_path: Path) -> None:
         "x-1.0/setup.py": job,
     }
     assert [
-        found.group
-        for found in scan(open_package(sdist(tmp_path / "x-1.0.tar.gz", source), "x-1.0.tar.gz")).jobs
+        found.group for found in scan(open_package(sdist(tmp_path / "x-1.0.tar.gz", source), "x-1.0.tar.gz")).jobs
     ] == ["x"]
     plain = zipped(tmp_path / "x.zip", {"deep/er.py": job})
     found = scan(open_package(plain, "x.zip", project="x", version="1"))
@@ -250,10 +235,7 @@ def test_modules_are_bounded_together(tmp_path: Path) -> None:
     """S18: many of them, each just small enough."""
     source = "from xwheel_package import schedule\n" + "x = 1\n" * 60_000
     found = scanned(tmp_path, {f"m{number}.py": source for number in range(4)})
-    assert [(item.reason, item.file) for item in found.problems] == [
-        ("too_large", "m2.py"),
-        ("too_large", "m3.py"),
-    ]
+    assert [(item.reason, item.file) for item in found.problems] == [("too_large", "m2.py"), ("too_large", "m3.py")]
 
 
 def test_large_modules_of_people_pass(tmp_path: Path) -> None:

@@ -41,14 +41,7 @@ class Store:
         self.node = node
 
     def call(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        token: str = "",
-        at: str = "",
-        **headers: str,
+        self, method: str, path: str, body: bytes | None = None, *, token: str = "", at: str = "", **headers: str
     ) -> tuple[int, bytes]:
         """Return the status and content of an answer."""
         base = (at or self.node.url).removeprefix("http://")
@@ -97,12 +90,7 @@ def test_a_package_becomes_jobs(store: Store, tmp_path: Path) -> None:
     """PKG-1: a wheel with two decorated functions is stored as it is, and both are jobs with their crons."""
     path = wheel(tmp_path, TWO)
     status, found = store.upload(path)
-    assert (status, found["state"], found["project"], found["version"]) == (
-        201,
-        "stored",
-        "acme-jobs",
-        "1.2.0",
-    )
+    assert (status, found["state"], found["project"], found["version"]) == (201, "stored", "acme-jobs", "1.2.0")
     shown = {job["name"]: (job["state"], job["cron"], job["misfire"]) for job in found["jobs"]}
     assert shown == {"nightly": ("Shutdown", "0 0 1 * * ?", "DoNothing"), "by_hand": ("Shutdown", "", "None")}
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -131,11 +119,7 @@ def test_the_same_again(store: Store, tmp_path: Path) -> None:
     (kept,) = store.files()
     before = (store.folder / kept).stat().st_mtime_ns
     status, found = store.upload(path)
-    assert (status, found["reason"], found["facts"]["package_id"]) == (
-        409,
-        "package_exists_same",
-        first["id"],
-    )
+    assert (status, found["reason"], found["facts"]["package_id"]) == (409, "package_exists_same", first["id"])
     assert store.files() == [kept]
     assert (store.folder / kept).stat().st_mtime_ns == before
 
@@ -146,9 +130,7 @@ def test_other_bytes_of_the_same_version(store: Store, tmp_path: Path) -> None:
     _, first = store.upload(path)
     other = wheel(tmp_path, {**TWO, "acme/more.py": "x = 1\n"})
     assert store.upload(other)[1]["reason"] == "package_exists_different"
-    status, content = store.call(
-        "GET", f"/{first['id']}/file", at=store.node.executor_url, **{TOKEN_HEADER: SECRET}
-    )
+    status, content = store.call("GET", f"/{first['id']}/file", at=store.node.executor_url, **{TOKEN_HEADER: SECRET})
     assert (status, hashlib.sha256(content).hexdigest()) == (200, first["sha256"])
 
 
@@ -272,9 +254,7 @@ class SecondSite:
                 return work(conn)
 
         database = SimpleNamespace(backend="sqlite", read=read, transaction=transaction)
-        return SimpleNamespace(
-            database=database, jobs=None, now_ms=lambda: 10**13, record=lambda *_, **__: None
-        )
+        return SimpleNamespace(database=database, jobs=None, now_ms=lambda: 10**13, record=lambda *_, **__: None)
 
     def __exit__(self, *_: object) -> None:
         self._engine.dispose()
@@ -286,16 +266,9 @@ def test_a_package_in_use(store: Store, tmp_path: Path) -> None:
     job_id = nightly_of(found)
     operate(store, job_id, "Start")
     status, refused = store.ask("DELETE", f"/{found['id']}")
-    assert (status, refused["reason"], refused["facts"]) == (
-        409,
-        "package_in_use",
-        {"jobs": [job_id], "runs": []},
-    )
+    assert (status, refused["reason"], refused["facts"]) == (409, "package_in_use", {"jobs": [job_id], "runs": []})
     run = store.node.call("POST", f"jobs/{job_id}/run", {"delay_ms": 600_000})
-    assert store.ask("DELETE", f"/{found['id']}?force=true") == (
-        202,
-        {"state": "deleting", "runs": [run["id"]]},
-    )
+    assert store.ask("DELETE", f"/{found['id']}?force=true") == (202, {"state": "deleting", "runs": [run["id"]]})
     assert store.node.call("GET", f"jobs/{job_id}")["enabled"] is False
     assert len(store.files()) == 1
     store.node.call("POST", f"runs/{run['id']}/kill")
@@ -308,17 +281,10 @@ def test_a_package_in_use(store: Store, tmp_path: Path) -> None:
 def test_downloads_take_a_secret(store: Store, tmp_path: Path) -> None:
     """DL-7: without an executor's secret a download is 401."""
     _, found = store.upload(wheel(tmp_path, TWO))
-    for headers, wanted in (
-        ({}, 401),
-        ({TOKEN_HEADER: "none-of-theirs"}, 401),
-        ({TOKEN_HEADER: SECRET}, 200),
-    ):
+    for headers, wanted in (({}, 401), ({TOKEN_HEADER: "none-of-theirs"}, 401), ({TOKEN_HEADER: SECRET}, 200)):
         assert store.call("GET", f"/{found['id']}/file", at=store.node.executor_url, **headers)[0] == wanted
     part = store.call(
-        "GET",
-        f"/{found['id']}/file",
-        at=store.node.executor_url,
-        **{TOKEN_HEADER: SECRET, "Range": "bytes=0-1"},
+        "GET", f"/{found['id']}/file", at=store.node.executor_url, **{TOKEN_HEADER: SECRET, "Range": "bytes=0-1"}
     )
     assert part == (206, b"PK")
 
@@ -382,11 +348,7 @@ def test_a_restart_keeps_the_grid_or_replaces_it(store: Store, job_id: int, tmp_
 def test_a_restart_of_a_stopped_job_starts_it(store: Store, job_id: int) -> None:
     """OPS-4: Restart of a stopped job is a Start."""
     found = operate(store, job_id, "Restart")
-    assert (found["state"], found["result"], core_job(store, job_id)["enabled"]) == (
-        "Startup",
-        "Success",
-        True,
-    )
+    assert (found["state"], found["result"], core_job(store, job_id)["enabled"]) == ("Startup", "Success", True)
 
 
 def test_a_pause(store: Store, job_id: int) -> None:
@@ -410,11 +372,7 @@ def test_the_second_of_two_forms_is_stale(store: Store, job_id: int) -> None:
     """OPS-10: who saw an older version gets 409 with what is there now."""
     operate(store, job_id, "Start", version=1)
     stale = operate(store, job_id, "Pause", 409, version=1)
-    assert (stale["reason"], stale["facts"]["version"], stale["facts"]["state"]) == (
-        "stale_version",
-        2,
-        "Startup",
-    )
+    assert (stale["reason"], stale["facts"]["version"], stale["facts"]["state"]) == ("stale_version", 2, "Startup")
 
 
 def test_each_change_is_one_version(store: Store, job_id: int) -> None:
@@ -424,12 +382,7 @@ def test_each_change_is_one_version(store: Store, job_id: int) -> None:
     ):
         assert operate(store, job_id, operation, **more)["version"] == number
     items = store.ask("GET", f"/jobs/{job_id}/operations")[1]["items"]
-    assert [json.loads(item["after"])["state"] for item in items] == [
-        "Startup",
-        "Pause",
-        "Startup",
-        "Startup",
-    ]
+    assert [json.loads(item["after"])["state"] for item in items] == ["Startup", "Pause", "Startup", "Startup"]
 
 
 def test_run_now_leaves_the_schedule(store: Store, job_id: int) -> None:

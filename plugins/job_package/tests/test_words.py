@@ -70,7 +70,5 @@ def test_the_wheel_has_every_file(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         shipped = {name for name in archive.namelist() if name.startswith("xwheel_job_package/static/")}
-    there = {
-        f"xwheel_job_package/static/{path.relative_to(STATIC).as_posix()}" for path in STATIC.rglob("*.*")
-    }
+    there = {f"xwheel_job_package/static/{path.relative_to(STATIC).as_posix()}" for path in STATIC.rglob("*.*")}
     assert shipped == there

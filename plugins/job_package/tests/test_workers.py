@@ -148,9 +148,7 @@ def test_one_that_ends_before_it_answers_says_what_it_printed(tmp_path: Path) ->
     site = Site(tmp_path)
     lock = take(tmp_path / "x.lock", Cancel(), shared=True)
     worker = site.pool.add(environment("x", lock, program), Cancel())
-    with pytest.raises(
-        PackageRunError, match="worker_failed: its process ended with exit status 3: no such lib"
-    ):
+    with pytest.raises(PackageRunError, match="worker_failed: its process ended with exit status 3: no such lib"):
         worker.start()
     site.pool.give_back(worker, keep=False)
     site.pool.close()

@@ -26,9 +26,7 @@ def make_wheel(
         path: text if isinstance(text, bytes) else text.encode() for path, text in files.items()
     }
     members[f"{about}/METADATA"] = ("\n".join(lines) + "\n").encode()
-    members[f"{about}/WHEEL"] = (
-        b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    )
+    members[f"{about}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     if entry_points:
         members[f"{about}/entry_points.txt"] = entry_points.encode()
     record = "".join(f"{path},sha256={_digest(data)},{len(data)}\n" for path, data in members.items())

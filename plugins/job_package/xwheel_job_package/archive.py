@@ -157,9 +157,7 @@ def parse_file_name(name: str) -> PackageName:
             tag = "-".join(name[:-4].split("-")[-3:])
             number = f"-{build[0]}{build[1]}" if build else ""
             del tags
-            return PackageName(
-                "wheel", project, str(version), f"{_escaped(project)}-{version}{number}-{tag}.whl"
-            )
+            return PackageName("wheel", project, str(version), f"{_escaped(project)}-{version}{number}-{tag}.whl")
         if name.endswith(".tar.gz"):
             project, version = parse_sdist_filename(name)
             return PackageName("sdist", project, str(version), f"{_escaped(project)}-{version}.tar.gz")
@@ -218,22 +216,17 @@ class _Counter:
     def declare(self, count: int, size: int) -> None:
         """Refuse what says itself that it is too large, before it is read."""
         if count > self.limits.members:
-            raise PackageError(
-                "too_large", f"{count} members; {self.limits.members} are the most (max_members)"
-            )
+            raise PackageError("too_large", f"{count} members; {self.limits.members} are the most (max_members)")
         self.judge(size)
 
     def judge(self, size: int) -> None:
         """Refuse this many unpacked bytes if they are too many."""
         if size > self.limits.unpacked_bytes:
             raise PackageError(
-                "too_large",
-                f"more than {self.limits.unpacked_bytes} bytes unpacked are not taken (max_unpacked_bytes)",
+                "too_large", f"more than {self.limits.unpacked_bytes} bytes unpacked are not taken (max_unpacked_bytes)"
             )
         if size > self.most:
-            raise PackageError(
-                "too_large", f"more than {self.limits.ratio} times as large unpacked as packed"
-            )
+            raise PackageError("too_large", f"more than {self.limits.ratio} times as large unpacked as packed")
 
     def add(self, name: str, *, is_folder: bool) -> str:
         """Note a member's name; return it without the slash of folders.
@@ -291,16 +284,9 @@ def check_path(path: str) -> None:
     """
     parts = path.split("/")
     is_odd = any(unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp") for sign in path)
-    if (
-        is_odd
-        or "\\" in path
-        or _DRIVE.match(path)
-        or not path
-        or any(part in ("", ".", "..") for part in parts)
-    ):
+    if is_odd or "\\" in path or _DRIVE.match(path) or not path or any(part in ("", ".", "..") for part in parts):
         raise PackageError(
-            "unsafe_member",
-            f"{path[:MAX_FILE_NAME]!a}: a member's path is relative, with slashes, without ..",
+            "unsafe_member", f"{path[:MAX_FILE_NAME]!a}: a member's path is relative, with slashes, without .."
         )
     if len(path) > 1000 or any(len(part.encode()) > 255 for part in parts):  # noqa: PLR2004 - what file systems take
         raise PackageError("unsafe_member", f"{path[:60]!a}... is too long a path")
@@ -409,14 +395,10 @@ def _check_wheel(archive: _Counter, named: PackageName) -> PackageInfo:
 def _check_tags(data: bytes, path: str, named: PackageName) -> None:
     """Refuse a wheel whose name says that it is for other systems than it says itself."""
     lines = [line.partition(":") for line in _text(data, path).splitlines()]
-    said = {
-        tag for name, _, text in lines if name.strip().lower() == "tag" for tag in parse_tag(text.strip())
-    }
+    said = {tag for name, _, text in lines if name.strip().lower() == "tag" for tag in parse_tag(text.strip())}
     if said != parse_wheel_filename(named.file)[3]:
         shown = ", ".join(sorted(map(str, said)))[:200] or "none"
-        raise PackageError(
-            "bad_archive", f"its tags are {shown}, those of the file's name are others", file=path
-        )
+        raise PackageError("bad_archive", f"its tags are {shown}, those of the file's name are others", file=path)
 
 
 def _check_bundled(path: Path, archive: _Counter) -> None:
@@ -464,10 +446,7 @@ def _check_record(archive: _Counter, about: str) -> None:
         wanted = "sha256=" + base64.urlsafe_b64encode(member.digest).rstrip(b"=").decode()
         if hashed != wanted or (size and size != str(member.size)):
             raise PackageError(
-                "bad_wheel_record",
-                f"{path[:200]!a} has other content: build the wheel again",
-                file=record,
-                line=number,
+                "bad_wheel_record", f"{path[:200]!a} has other content: build the wheel again", file=record, line=number
             )
     if missing := sorted(set(archive.members) - listed - unlisted):
         raise PackageError("bad_wheel_record", f"{missing[0]!a} is not listed", file=record)
@@ -534,9 +513,7 @@ def _metadata(data: bytes, path: str, named: PackageName) -> dict[str, Any]:
     project, version, wanted = metadata_requirements(text, path)
     if (project, version) != (named.project, named.version):
         raise PackageError(
-            "bad_archive",
-            f"says {project} {version}, the file's name {named.project} {named.version}",
-            file=path,
+            "bad_archive", f"says {project} {version}, the file's name {named.project} {named.version}", file=path
         )
     raw, _ = parse_email(text)
     extra = {name: str(raw[name])[:500] for name in ("summary", "requires_python") if raw.get(name)}
@@ -559,9 +536,7 @@ def _factory_of(data: bytes) -> str:
 
 def _object(found: object) -> str:
     if not isinstance(found, str) or (found and not _OBJECT.fullmatch(found)):
-        raise PackageError(
-            "bad_archive", f"a bean factory is named as module:object, not {ascii(found)[:200]}"
-        )
+        raise PackageError("bad_archive", f"a bean factory is named as module:object, not {ascii(found)[:200]}")
     return found
 
 
@@ -606,6 +581,4 @@ def _readable() -> Iterator[None]:
     except PackageError:
         raise
     except _UNREADABLE as error:
-        raise PackageError(
-            "bad_archive", f"cannot be read: {str(error)[:200] or type(error).__name__}"
-        ) from None
+        raise PackageError("bad_archive", f"cannot be read: {str(error)[:200] or type(error).__name__}") from None

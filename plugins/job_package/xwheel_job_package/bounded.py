@@ -63,9 +63,7 @@ def check_directory(file: IO[bytes], most: int) -> int:
     if count > most:
         raise PackageError("too_large", f"{count} members; {most} are the most (max_members)")
     if size > most * MAX_HEADER:
-        raise PackageError(
-            "too_large", f"the zip's directory has {size} bytes; {most * MAX_HEADER} are the most"
-        )
+        raise PackageError("too_large", f"the zip's directory has {size} bytes; {most * MAX_HEADER} are the most")
     begin = _end_of_directory(file, end) - size
     if begin < 0:
         raise PackageError("bad_archive", "the zip's directory would begin before the file does")
@@ -119,9 +117,7 @@ class Parser:
             SyntaxError: It is no Python, or what else :func:`ast.parse` raises.
         """
         if len(source) > MAX_SOURCE:
-            raise PackageError(
-                "too_large", f"{len(source)} bytes; a module with jobs has {MAX_SOURCE} at most"
-            )
+            raise PackageError("too_large", f"{len(source)} bytes; a module with jobs has {MAX_SOURCE} at most")
         words = 0
         for _ in _TOKEN.finditer(source):
             words += 1
@@ -130,9 +126,7 @@ class Parser:
                 raise PackageError("too_large", text)
         self._words += words
         if self._words > MAX_ALL_WORDS:
-            raise PackageError(
-                "too_large", f"more than {MAX_ALL_WORDS} words and signs in all modules with jobs"
-            )
+            raise PackageError("too_large", f"more than {MAX_ALL_WORDS} words and signs in all modules with jobs")
         return ast.parse(source)
 
 
@@ -157,9 +151,7 @@ def load_toml(data: bytes, path: str, most: int = MAX_TOML) -> dict[str, Any]:
         # brackets in texts count too, which is harmless
         depth = max(0, depth + sum(map(line.count, "[{")) - sum(map(line.count, "]}")))
         if depth > MAX_NESTING:
-            raise PackageError(
-                "too_large", f"over {MAX_NESTING} brackets in one another", file=path, line=number
-            )
+            raise PackageError("too_large", f"over {MAX_NESTING} brackets in one another", file=path, line=number)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

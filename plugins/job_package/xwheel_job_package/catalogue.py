@@ -103,9 +103,7 @@ class Catalogue:
             .where(JOB.c.job_id == job_id)
         )
         its = select(JOB.c.project).where(JOB.c.job_id == job_id).scalar_subquery()
-        query = select(*_SHOWN).where(
-            PACKAGE.c.project == its, PACKAGE.c.id.in_(has_it), is_within_reach(reach)
-        )
+        query = select(*_SHOWN).where(PACKAGE.c.project == its, PACKAGE.c.id.in_(has_it), is_within_reach(reach))
         if before is not None:
             query = query.where(PACKAGE.c.id < before)
         with self._site.database.read() as conn:
@@ -153,9 +151,7 @@ def _newest(conn: Any, projects: Sequence[str]) -> list[dict[str, Any]]:
 def _count_jobs(conn: Any, rows: Sequence[dict[str, Any]]) -> None:
     """Add to packages how many jobs use each, and how many of these are started."""
     is_started = func.sum(case((JOB.c.state == "Startup", 1), else_=0))
-    query = select(JOB.c.package_id, func.count().label("jobs"), is_started.label("started")).group_by(
-        JOB.c.package_id
-    )
+    query = select(JOB.c.package_id, func.count().label("jobs"), is_started.label("started")).group_by(JOB.c.package_id)
     ids = [row["id"] for row in rows]
     found = {row.package_id: row for row in conn.execute(query.where(JOB.c.package_id.in_(ids)))}
     for row in rows:

@@ -28,12 +28,8 @@ PAGE: Final = 1000
 
 app = typer.Typer(help=PackageCommands.help, add_completion=False, no_args_is_help=True)
 
-File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A wheel, a zip of modules, or a source distribution.")
-]
-Job = Annotated[
-    str, typer.Argument(metavar="JOB", help="Its id, or MODULE.NAME, with PROJECT: before it if need be.")
-]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A wheel, a zip of modules, or a source distribution.")]
+Job = Annotated[str, typer.Argument(metavar="JOB", help="Its id, or MODULE.NAME, with PROJECT: before it if need be.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Url = Annotated[str | None, typer.Option("--url", help="The node; the latest login's otherwise.")]
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="A file with a management token.")]
@@ -41,23 +37,17 @@ Project = Annotated[str, typer.Option("--name", help="Project's name, for a zip 
 Version = Annotated[str, typer.Option("--version", help="Its version likewise.")]
 Cron = Annotated[str | None, typer.Option("--cron", help="Another cron expression, of Quartz's kind.")]
 Zone = Annotated[str | None, typer.Option("--zone", help="Another time zone for it.")]
-Misfire = Annotated[
-    str | None, typer.Option("--misfire", help="None, FireAndProceed, DoNothing or IgnoreMisfires.")
-]
+Misfire = Annotated[str | None, typer.Option("--misfire", help="None, FireAndProceed, DoNothing or IgnoreMisfires.")]
 OfPackage = Annotated[str | None, typer.Option("--package", help="Another version of the job's project.")]
 Groups = Annotated[
     list[str] | None,
-    typer.Option(
-        "--group", help="App name of an executor group that has it, several times for several; * for all."
-    ),
+    typer.Option("--group", help="App name of an executor group that has it, several times for several; * for all."),
 ]
 Wait = Annotated[float, typer.Option("--wait", min=0, max=3600, help="Seconds to wait for the result.")]
 
 
 @app.command()
-def new(
-    name: Annotated[Path, typer.Argument(metavar="NAME", help="The project's folder, which is made.")],
-) -> None:
+def new(name: Annotated[Path, typer.Argument(metavar="NAME", help="The project's folder, which is made.")]) -> None:
     """Make a project with a job and its test."""
     for path in make_project(name):
         typer.echo(path)
@@ -111,9 +101,7 @@ def _refuse(problems: Any) -> None:
 
 @app.command()
 def key(
-    name: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Where the private key is written, for you alone.")
-    ],
+    name: Annotated[Path, typer.Argument(metavar="FILE", help="Where the private key is written, for you alone.")],
 ) -> None:
     """Make a key that signs packages; what is printed goes into the option trusted_keys of stores and nodes."""
     private, public = new_key()
@@ -182,14 +170,11 @@ def upload(
 
 
 @app.command("list")
-def list_packages(
-    context: typer.Context, url: Url = None, token_file: TokenFile = None, as_json: Json = False
-) -> None:
+def list_packages(context: typer.Context, url: Url = None, token_file: TokenFile = None, as_json: Json = False) -> None:
     """List packages."""
     items = list(_pages(_node(context, url, token_file), PATH))
     lines = [
-        f"{item['id']}  {item['project']} {item['version']}  {item['sha256'][:12]}  {_groups(item)}"
-        for item in items
+        f"{item['id']}  {item['project']} {item['version']}  {item['sha256'][:12]}  {_groups(item)}" for item in items
     ]
     _print(items, lines, as_json=as_json)
 
@@ -218,15 +203,11 @@ def _groups(item: dict[str, Any]) -> str:
 
 
 @app.command()
-def jobs(
-    context: typer.Context, url: Url = None, token_file: TokenFile = None, as_json: Json = False
-) -> None:
+def jobs(context: typer.Context, url: Url = None, token_file: TokenFile = None, as_json: Json = False) -> None:
     """List jobs of packages."""
     items = list(_pages(_node(context, url, token_file), f"{PATH}/jobs"))
     _print(
-        items,
-        [f"{item['job_id']}  {_name(item)}  {item['state']}  {item['cron']}" for item in items],
-        as_json=as_json,
+        items, [f"{item['job_id']}  {_name(item)}  {item['state']}  {item['cron']}" for item in items], as_json=as_json
     )
 
 
@@ -265,9 +246,7 @@ def restart(
 
 
 @app.command()
-def pause(
-    context: typer.Context, job: Job, wait: Wait = 60, url: Url = None, token_file: TokenFile = None
-) -> None:
+def pause(context: typer.Context, job: Job, wait: Wait = 60, url: Url = None, token_file: TokenFile = None) -> None:
     """Let a job fire no more; a run under way goes on."""
     _operate(_node(context, url, token_file), "Pause", job, {}, None, wait)
 
@@ -306,9 +285,7 @@ def _find_job(node: ManagementCalls, wanted: str) -> dict[str, Any]:
     ]
     if len(found) != 1:
         names = ", ".join(f"{item['project']}:{_name(item)}" for item in found)
-        raise FieldError(
-            "JOB", f"{wanted} is several: {names}" if found else f"there is no job of a package {wanted}"
-        )
+        raise FieldError("JOB", f"{wanted} is several: {names}" if found else f"there is no job of a package {wanted}")
     return found[0]
 
 

@@ -149,9 +149,7 @@ class _Bench:
             guard=self._lend(Path(pip_guard.__file__)),
             pip=self._lend_pip(),
         )
-        self._environments = Environments(
-            folder, self._options, self._variables, account=account, installer=installer
-        )
+        self._environments = Environments(folder, self._options, self._variables, account=account, installer=installer)
         self._key = self._name = ""
         self._count = 0
 
@@ -315,10 +313,7 @@ def _merged(
                 jobs.append(job)
     jobs.sort(key=lambda job: (job.group, job.name, job.line))
     return replace(
-        report,
-        jobs=jobs,
-        problems=problems,
-        confirmed=all(not isinstance(told, str) for told in said.values()),
+        report, jobs=jobs, problems=problems, confirmed=all(not isinstance(told, str) for told in said.values())
     )
 
 

@@ -171,9 +171,7 @@ def job_of(archive: Archive, modules: Mapping[str, str], job: FoundJob) -> Packa
     )
 
 
-def check_installed(
-    contents: PackageContents, site: Path, wheel: Mapping[str, bytes] | None
-) -> PackageContents:
+def check_installed(contents: PackageContents, site: Path, wheel: Mapping[str, bytes] | None) -> PackageContents:
     """Return what can be run in an environment: jobs whose code is in the package's own files as these were installed.
 
     What is compiled of such a file is deleted: Python makes it again of the file.

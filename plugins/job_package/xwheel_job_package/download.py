@@ -196,9 +196,7 @@ class PackageCache:
                     part.unlink(missing_ok=True)
                     raise _FetchError("the store has less of it than was fetched before")
                 _check(answer, url)
-                is_rest = (
-                    have > 0 and answer.status_code == HTTPStatus.PARTIAL_CONTENT and _begins_at(answer, have)
-                )
+                is_rest = have > 0 and answer.status_code == HTTPStatus.PARTIAL_CONTENT and _begins_at(answer, have)
                 return self._write(answer, part, is_rest=is_rest, cancel=cancel)
 
     def _write(self, answer: requests.Response, part: Path, *, is_rest: bool, cancel: Cancel) -> str:
@@ -212,9 +210,7 @@ class PackageCache:
                 if size > self._max_bytes:
                     part.unlink()
                     limit = self._max_bytes // MIB
-                    raise permanent(
-                        "package_too_large", f"over {limit} MiB, which the option max_package_mb allows"
-                    )
+                    raise permanent("package_too_large", f"over {limit} MiB, which the option max_package_mb allows")
                 hasher.update(chunk)
                 file.write(chunk)
         return hasher.hexdigest()
@@ -234,9 +230,7 @@ def _check(answer: requests.Response, url: str) -> None:
         text = f"{url} is not there, or not for the group whose secret this executor shows ({status})"
         raise permanent("package_missing", text)
     if status in (401, 403):
-        raise permanent(
-            "store_refused", f"{url} answers {status}: is executor.access_token one that the store takes?"
-        )
+        raise permanent("store_refused", f"{url} answers {status}: is executor.access_token one that the store takes?")
     raise _FetchError(f"{url} answers {status}")
 
 

@@ -46,8 +46,7 @@ COPY: Final = "import shutil, sys; shutil.copytree(sys.argv[1], sys.argv[2], dir
 
 MIB: Final = 1024 * 1024
 ABOUT: Final = (
-    "import sys, platform as p;"
-    " print(sys.implementation.cache_tag, p.machine(), '%d.%d' % sys.version_info[:2])"
+    "import sys, platform as p; print(sys.implementation.cache_tag, p.machine(), '%d.%d' % sys.version_info[:2])"
 )
 
 
@@ -137,9 +136,7 @@ class Environments:
         data = msgspec.json.encode((FORM, sha256, file, made_of))
         return f"{hashlib.sha256(data).hexdigest()[:32]}-{self._tag()}"
 
-    def open(
-        self, sha256: str, file: str, fetch: Callable[[], Path], cancel: Cancel, write: Write
-    ) -> Environment:
+    def open(self, sha256: str, file: str, fetch: Callable[[], Path], cancel: Cancel, write: Write) -> Environment:
         """Return the environment of a package, which is built if it is not there.
 
         Args:
@@ -176,9 +173,7 @@ class Environments:
     def collect(self, now_s: float) -> int:
         """Delete what no run used for the days of the setting, and what a crash left; return how many."""
         count = 0
-        for home in [
-            Path(entry.path) for entry in os.scandir(self._folder) if entry.is_dir(follow_symlinks=False)
-        ]:
+        for home in [Path(entry.path) for entry in os.scandir(self._folder) if entry.is_dir(follow_symlinks=False)]:
             with contextlib.suppress(FileNotFoundError):
                 used_s = (home / READY).stat().st_mtime
                 if used_s > now_s - self._options.env_keep_days * DAY_S:
@@ -205,12 +200,7 @@ class Environments:
     # -- building -----------------------------------------------------------------------------------------
 
     def _build_once(
-        self,
-        key: str,
-        since_s: float,
-        named: tuple[str, str],
-        fetch: Callable[[], Path],
-        task: _Task,
+        self, key: str, since_s: float, named: tuple[str, str], fetch: Callable[[], Path], task: _Task
     ) -> None:
         """Build, unless it failed while we waited for that; its lock is held."""
         known = self._failed.get(key)
@@ -260,9 +250,7 @@ class Environments:
         has_sources = self._options.allow_sdist_build
         for line in list_links(houses, work / "links", with_sources=has_sources, account=self._account):
             task.say(line)
-        built = (
-            self._build_source(python, package, contents, work, task) if contents.kind == "sdist" else None
-        )
+        built = self._build_source(python, package, contents, work, task) if contents.kind == "sdist" else None
         resolved = self._resolve(python, built or package, contents, work, task)
         if resolved.lines:
             lock = work / "resolved.txt"
@@ -297,9 +285,7 @@ class Environments:
             self._give(folder)
         return work
 
-    def _build_source(
-        self, python: Path, package: Path, contents: PackageContents, work: Path, task: _Task
-    ) -> Path:
+    def _build_source(self, python: Path, package: Path, contents: PackageContents, work: Path, task: _Task) -> Path:
         """Return the wheel of a source distribution; building runs its code, as the account that builds, in ``work``.
 
         Raises:
@@ -316,9 +302,7 @@ class Environments:
             raise permanent("env_build_failed", text)
         return wheels[0]
 
-    def _resolve(
-        self, python: Path, package: Path, contents: PackageContents, work: Path, task: _Task
-    ) -> Resolved:
+    def _resolve(self, python: Path, package: Path, contents: PackageContents, work: Path, task: _Task) -> Resolved:
         """Return the wheels to install: the package's own, and those that it needs."""
         resolved = Resolved(is_named=self._installer.is_uv)
         is_wheel = package.suffix == ".whl"
@@ -426,9 +410,7 @@ class Environments:
             task.cancel.check()
             if self._clock() > task.end_s:
                 limit = self._options.env_build_timeout_s
-                raise transient(
-                    "env_build_failed", f"the building took longer than {limit:g} s (env_build_timeout_s)"
-                )
+                raise transient("env_build_failed", f"the building took longer than {limit:g} s (env_build_timeout_s)")
             # not reaped by that, so that its number still means its group
             has_ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             data = os.read(output.fileno(), MAX_LINE) if poll.poll(0 if has_ended else POLL_MS) else b""
@@ -458,16 +440,10 @@ class Environments:
             else:
                 try:
                     found = subprocess.run(  # noqa: S603 -- what the node's settings name
-                        [self._python, "-I", "-c", ABOUT],
-                        capture_output=True,
-                        text=True,
-                        check=True,
-                        timeout=30,
+                        [self._python, "-I", "-c", ABOUT], capture_output=True, text=True, check=True, timeout=30
                     )
                 except (OSError, subprocess.SubprocessError) as error:
-                    raise permanent(
-                        "env_build_failed", f"python: {self._python!r} does not run: {error}"
-                    ) from None
+                    raise permanent("env_build_failed", f"python: {self._python!r} does not run: {error}") from None
                 tag, machine, version = found.stdout.split()
                 self._about = (f"{tag}-{machine}", version)
         return self._about

@@ -110,9 +110,7 @@ class PackageHost:
             days = self._options.env_keep_days
             count = self._environments.collect(now_s) + self._cache.collect(now_s, days)
             if count:
-                logger.info(
-                    "%d packages and environments were not used for %g days and are deleted", count, days
-                )
+                logger.info("%d packages and environments were not used for %g days and are deleted", count, days)
 
     def prepare(self, reference: PackageReference, cancel: Cancel, write: Write) -> Environment:
         """Return the environment of a package, fetched and built if need be; the caller releases it.

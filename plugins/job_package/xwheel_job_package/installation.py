@@ -113,15 +113,7 @@ class Installer:
     def build(self, python: Path, source: Path, links: Path, into: Path) -> list[str]:
         """Return the command that builds the wheel of a source distribution, and nothing else."""
         if self.is_uv:
-            command = [
-                *self._uv("build"),
-                "--no-sources",
-                "--wheel",
-                "--python",
-                str(python),
-                "--out-dir",
-                str(into),
-            ]
+            command = [*self._uv("build"), "--no-sources", "--wheel", "--python", str(python), "--out-dir", str(into)]
             return [*command, *self._places(links), str(source)]
         command = [*self._run_pip(python, "wheel"), "--no-deps", "--wheel-dir", str(into)]
         return [*command, *self._places(links), "--", str(source)]
@@ -136,13 +128,7 @@ class Installer:
             into: The folder.
         """
         if self.is_uv:
-            command = [
-                *self._uv("pip", "compile"),
-                "--no-sources",
-                "--python",
-                str(python),
-                "--generate-hashes",
-            ]
+            command = [*self._uv("pip", "compile"), "--no-sources", "--python", str(python), "--generate-hashes"]
             command += ["--no-header", "--no-annotate", "--quiet", "--output-file", str(into / "lock.txt")]
             return [*command, *self._sources(), *self._places(links), "--", str(wanted)]
         command = [*self._run_pip(python, "wheel"), "--wheel-dir", str(into)]
@@ -166,9 +152,7 @@ class Installer:
             PackageRunError: Something is no wheel, or not from where it may be.
         """
         return (
-            self._read_lock(into / "lock.txt", links, package)
-            if self.is_uv
-            else self._read_files(into, links, package)
+            self._read_lock(into / "lock.txt", links, package) if self.is_uv else self._read_files(into, links, package)
         )
 
     def _read_files(self, into: Path, links: Path, package: Path | None) -> Resolved:
@@ -205,9 +189,7 @@ class Installer:
                 found.add_file(wheels[0])
                 continue
             if self._options.index == "none" and not self._options.allow_sdist_build:
-                raise permanent(
-                    "env_build_failed", f"{project} {version} is from no place that is allowed here"
-                )
+                raise permanent("env_build_failed", f"{project} {version} is from no place that is allowed here")
             found.is_local = False
             found.projects.add((project, version))
             found.lines.append(
@@ -267,9 +249,7 @@ def check_projects(site: Path, resolved: Resolved) -> None:
             _check_files(site, item)
     if found != resolved.projects:
         other = sorted(f"{name} {version}" for name, version in found ^ resolved.projects)
-        raise permanent(
-            "env_build_failed", f"what is installed is not what was resolved: {', '.join(other[:10])}"
-        )
+        raise permanent("env_build_failed", f"what is installed is not what was resolved: {', '.join(other[:10])}")
 
 
 def _check_files(site: Path, item: importlib.metadata.Distribution) -> None:

@@ -128,10 +128,7 @@ def _job(group: str, marked: Callable[..., object], target: Callable[..., object
         return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
 
     yield LocalJob(
-        name=f"{group}.{marked.__name__}",
-        cron=facts["cron"],
-        time_zone=facts["time_zone"] or "UTC",
-        call=call,
+        name=f"{group}.{marked.__name__}", cron=facts["cron"], time_zone=facts["time_zone"] or "UTC", call=call
     )
 
 
@@ -182,9 +179,7 @@ class LocalNode:
             logger.warning("no local node is started: this process is a package node's")
             return 0
         self.open(_now_ms())
-        before = {
-            number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             while not self._stopping.is_set():
                 self._stopping.wait(self.step(_now_ms()) / 1000)

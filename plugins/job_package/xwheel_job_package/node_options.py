@@ -23,12 +23,10 @@ class NodeOptions(PluginOptions):
     """What an executor does with packages."""
 
     directory: str = Field(
-        "",
-        description="Where packages and environments are kept; by default `packages` in the executor's `data_dir`.",
+        "", description="Where packages and environments are kept; by default `packages` in the executor's `data_dir`."
     )
     store_addresses: tuple[str, ...] = Field(
-        (),
-        description="Base URLs of package stores, tried in order; by default the executor's `admin_addresses`.",
+        (), description="Base URLs of package stores, tried in order; by default the executor's `admin_addresses`."
     )
     download_timeout_s: float = Field(
         300, gt=0, le=86_400, description="How long a run tries to get its package while no store answers."
@@ -53,9 +51,7 @@ class NodeOptions(PluginOptions):
     allow_sdist_build: bool = Field(
         False, description="Build source distributions on this node; building runs their code."
     )
-    env_build_timeout_s: float = Field(
-        300, gt=0, le=86_400, description="Time limit of an environment's building."
-    )
+    env_build_timeout_s: float = Field(300, gt=0, le=86_400, description="Time limit of an environment's building.")
     env_keep_days: float = Field(
         7, gt=0, le=3650, description="Environments and packages that no run used for this long are deleted."
     )
@@ -66,16 +62,10 @@ class NodeOptions(PluginOptions):
         "empty for any.",
     )
     max_workers: int = Field(
-        64,
-        ge=1,
-        le=4096,
-        description="Processes at once, those included that wait for the next run of their package.",
+        64, ge=1, le=4096, description="Processes at once, those included that wait for the next run of their package."
     )
     idle_worker_s: float = Field(
-        300,
-        ge=0,
-        le=86_400,
-        description="How long a process waits for the next run; 0 ends it after each run.",
+        300, ge=0, le=86_400, description="How long a process waits for the next run; 0 ends it after each run."
     )
     start_timeout_s: float = Field(30, gt=0, le=600, description="Time limit of a process's start.")
     bean_fallback: bool = Field(

@@ -9,15 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from sqlalchemy import insert, select, update
-from xwheel.plugin import (
-    Actor,
-    FieldError,
-    NotFoundError,
-    Permission,
-    PluginSite,
-    RouteRefusedError,
-    XwheelError,
-)
+from xwheel.plugin import Actor, FieldError, NotFoundError, Permission, PluginSite, RouteRefusedError, XwheelError
 
 from xwheel_job_package.distribution import present_distribution
 from xwheel_job_package.owners import Owners, reach_of
@@ -182,10 +174,7 @@ class JobOperations:
             self._need_of_group(after)
         if after["state"] == "Startup" and not after["cron"]:
             raise RouteRefusedError(
-                422,
-                "bad_cron",
-                "cron: a job without a cron runs by hand only: give it one to start it",
-                field="cron",
+                422, "bad_cron", "cron: a job without a cron runs by hand only: give it one to start it", field="cron"
             )
 
     def _need_of_group(self, row: Mapping[str, Any]) -> None:
@@ -202,9 +191,7 @@ class JobOperations:
             FOUND.c.name == row["name"],
         )
         with self._site.database.read() as conn:
-            package = (
-                conn.execute(select(PACKAGE).where(PACKAGE.c.id == row["package_id"])).mappings().first()
-            )
+            package = conn.execute(select(PACKAGE).where(PACKAGE.c.id == row["package_id"])).mappings().first()
             item = conn.execute(query).mappings().first()
         if package is None or item is None or package["project"] != row["project"]:
             raise RouteRefusedError(
@@ -227,9 +214,7 @@ class JobOperations:
         """Write the row that was there before an operation that failed; nothing of it was accepted."""
         self._write(claimed, before, lambda _: 0)
 
-    def _write(
-        self, present: Mapping[str, Any], wanted: Mapping[str, Any], more: Callable[[Any], int]
-    ) -> int:
+    def _write(self, present: Mapping[str, Any], wanted: Mapping[str, Any], more: Callable[[Any], int]) -> int:
         """Write a job's row if it is as it was read, and what belongs to it, in one transaction."""
         values = {name: wanted[name] for name in (*CHANGES, "state", "version")}
         guarded = update(JOB).where(JOB.c.job_id == present["job_id"], JOB.c.version == present["version"])
@@ -275,9 +260,7 @@ class JobOperations:
             values["glue_source"] = self._reference(row)
         return values
 
-    def _note(
-        self, job_id: int, wish: Wish, actor: Actor, before: Mapping[str, Any], reason: str
-    ) -> dict[str, Any]:
+    def _note(self, job_id: int, wish: Wish, actor: Actor, before: Mapping[str, Any], reason: str) -> dict[str, Any]:
         """Log an operation that had nothing to do."""
         number = self._site.database.transaction(
             lambda conn: self._begin(conn, wish, actor, {**before, "job_id": job_id}, before)
@@ -285,9 +268,7 @@ class JobOperations:
         self._end(number, "Success", reason, "")
         return {"operation_id": number, "result": "Success", "reason": reason}
 
-    def _begin(
-        self, conn: Any, wish: Wish, actor: Actor, before: Mapping[str, Any], after: Mapping[str, Any]
-    ) -> int:
+    def _begin(self, conn: Any, wish: Wish, actor: Actor, before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
         values = {
             "job_id": before["job_id"],
             "operation": wish.operation,
@@ -308,9 +289,7 @@ class JobOperations:
         """Say why an operation still waits; nothing changes once it is closed."""
         self._site.database.transaction(lambda conn: conn.execute(_open(number).values(reason=reason[:64])))
 
-    def settle(
-        self, operation_id: int, result: Literal["Success", "Failed"], reason: str, error: str
-    ) -> bool:
+    def settle(self, operation_id: int, result: Literal["Success", "Failed"], reason: str, error: str) -> bool:
         """Close an operation that waited for nodes, and return whether it was open until now.
 
         One that failed puts the job's state back, and a job that was not started before is stopped; unless the job

@@ -61,9 +61,7 @@ class Outbox:
         if job_ids is not None:
             query = query.where(JOB.c.job_id.in_(job_ids))
         is_open = OPERATION.c.ended_ms.is_(None)
-        newest = (
-            select(OPERATION.c.job_id, func.max(OPERATION.c.id)).where(is_open).group_by(OPERATION.c.job_id)
-        )
+        newest = select(OPERATION.c.job_id, func.max(OPERATION.c.id)).where(is_open).group_by(OPERATION.c.job_id)
         with self._site.database.read() as conn:
             rows = [dict(row) for row in conn.execute(query).mappings()]
             # after the jobs: an operation is written with the version that it leads to
@@ -82,9 +80,7 @@ class Outbox:
 
     def take_reset(self, job_id: int, version: int, op_seq: int, actor: str) -> bool:
         """Write that the first node of a cluster stopped a job; nothing happens if it has another version by now."""
-        guarded = update(JOB).where(
-            JOB.c.job_id == job_id, JOB.c.version == version, JOB.c.state == "Startup"
-        )
+        guarded = update(JOB).where(JOB.c.job_id == job_id, JOB.c.version == version, JOB.c.state == "Startup")
         now_ms = self._site.now_ms()
 
         def work(conn: Any) -> bool:

@@ -177,9 +177,7 @@ class Owners:
         reach = reach_of(actor, permission)
         if not (owned.is_within(reach) if in_all else owned.meets(reach)):
             where = "all of its groups" if in_all else "one of its groups"
-            raise ForbiddenError(
-                permission, f"{kind} {key}: this takes the permission {permission} in {where}"
-            )
+            raise ForbiddenError(permission, f"{kind} {key}: this takes the permission {permission} in {where}")
         return owned
 
     def need_of_executor(self, package_id: int, group_id: int | None) -> None:
@@ -248,18 +246,14 @@ class Owners:
         admin, reach = reach_of(actor, Permission.ADMIN), reach_of(actor, Permission.READ)
         if list(names) == [ALL]:
             if admin is not None:
-                raise ForbiddenError(
-                    Permission.ADMIN, "groups: all groups take the permission admin in all groups"
-                )
+                raise ForbiddenError(Permission.ADMIN, "groups: all groups take the permission admin in all groups")
             return Owned(everywhere=True)
         known = {group.app_name: group.id for group in self._site.executors.groups()}
         found: dict[int, None] = {}
         for name in names:
             group_id = known.get(name)
             if group_id is None or (reach is not None and group_id not in reach):
-                raise FieldError(
-                    "groups", f"there is no executor group {name[:64]}; {ALL} alone is for all groups"
-                )
+                raise FieldError("groups", f"there is no executor group {name[:64]}; {ALL} alone is for all groups")
             if admin is not None and group_id not in admin:
                 raise ForbiddenError(
                     Permission.ADMIN, f"groups: {name} takes the permission {Permission.ADMIN} in that group"
@@ -282,14 +276,10 @@ class Owners:
             return Owned(groups=tuple(admin))
         group = self._named(usual)
         if group is None and admin is None:
-            text = (
-                f"there is no executor group {usual}: 'xwheel group create {usual}' makes it, or name others"
-            )
+            text = f"there is no executor group {usual}: 'xwheel group create {usual}' makes it, or name others"
             raise RouteRefusedError(409, "no_group", text, field="groups")
         if group is None or (admin is not None and group.id not in admin):
-            raise FieldError(
-                "groups", "say which of your groups the package is of: you are an admin of several"
-            )
+            raise FieldError("groups", "say which of your groups the package is of: you are an admin of several")
         return Owned(groups=(group.id,))
 
     def decide(self, project: str, wanted: Owned | None, actor: Actor, usual: str) -> Owned:

@@ -38,18 +38,14 @@ def guard() -> None:
         from pip._internal.utils import misc
         from pip._vendor.packaging import requirements
     except ImportError as error:
-        raise SystemExit(
-            f"this pip is not known to xwheel: {error}; set the option installer to uv"
-        ) from None
+        raise SystemExit(f"this pip is not known to xwheel: {error}; set the option installer to uv") from None
     kind: Any = requirements.Requirement
     read = kind.__init__
 
     def checked(self: Any, text: str, *more: Any, **named: Any) -> None:
         read(self, text, *more, **named)
         if self.url is not None:
-            raise requirements.InvalidRequirement(
-                f"the requirement {self.name} names a place, which is never fetched"
-            )
+            raise requirements.InvalidRequirement(f"the requirement {self.name} names a place, which is never fetched")
 
     kind.__init__ = checked
     is_there = hasattr(misc, "get_runnable_pip")

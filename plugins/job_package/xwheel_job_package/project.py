@@ -95,17 +95,7 @@ def build_wheel(folder: Path, into: Path, *, is_isolated: bool = True) -> Path:
         raise FieldError("PATH", f"{folder} has no pyproject.toml: 'xwheel package new' makes a project")
     into.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="xwheel-build-") as made:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--wheel-dir",
-            made,
-            str(folder),
-        ]
+        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", made, str(folder)]
         command += [] if is_isolated else ["--no-build-isolation"]
         try:
             done = subprocess.run(  # noqa: S603 -- pip, with a folder that the caller named

@@ -49,9 +49,7 @@ class PackageReference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         """
         data = source.encode()
         if len(data) > MAX_BYTES:
-            raise ExecutorError(
-                f"the source of a package job has at most {MAX_BYTES} bytes, this one {len(data)}"
-            )
+            raise ExecutorError(f"the source of a package job has at most {MAX_BYTES} bytes, this one {len(data)}")
         try:
             return msgspec.json.decode(data, type=cls)
         except msgspec.DecodeError as error:

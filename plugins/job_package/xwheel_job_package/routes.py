@@ -95,27 +95,9 @@ class _Calls:
                 max_body_bytes=most,
                 **admin,
             ),
-            Route(
-                method="GET",
-                path="",
-                answer=self.page,
-                summary="List packages by id.",
-                permission=Permission.READ,
-            ),
-            Route(
-                method="GET",
-                path=one,
-                answer=self.show,
-                summary="Return a package.",
-                permission=Permission.READ,
-            ),
-            Route(
-                method="GET",
-                path=f"{one}/file",
-                answer=self.give,
-                summary="Return a package's file.",
-                **admin,
-            ),
+            Route(method="GET", path="", answer=self.page, summary="List packages by id.", permission=Permission.READ),
+            Route(method="GET", path=one, answer=self.show, summary="Return a package.", permission=Permission.READ),
+            Route(method="GET", path=f"{one}/file", answer=self.give, summary="Return a package's file.", **admin),
             Route(
                 method="GET",
                 path=f"{one}/file",
@@ -131,11 +113,7 @@ class _Calls:
                 **admin,
             ),
             Route(
-                method="GET",
-                path=f"{one}/sources",
-                answer=self.files,
-                summary="List the files in a package.",
-                **admin,
+                method="GET", path=f"{one}/sources", answer=self.files, summary="List the files in a package.", **admin
             ),
             Route(
                 method="GET",
@@ -262,9 +240,7 @@ class _Calls:
         return RouteReply(status=201, value=found, headers={"Location": f"/api/v1/packages/{found['id']}"})
 
     def page(self, call: RouteCall) -> RouteReply:
-        return RouteReply(
-            value=self._service.page(_number(call.query, "after", 0), _limit(call.query), call.actor)
-        )
+        return RouteReply(value=self._service.page(_number(call.query, "after", 0), _limit(call.query), call.actor))
 
     def show(self, call: RouteCall) -> RouteReply:
         self._owners.need(call.path["package_id"], call.actor)
@@ -316,9 +292,7 @@ class _Calls:
 
     def versions(self, call: RouteCall) -> RouteReply:
         before = _number(call.query, "after", 0) or None
-        return RouteReply(
-            value=self._catalogue.versions(call.path["project"], before, _limit(call.query), call.actor)
-        )
+        return RouteReply(value=self._catalogue.versions(call.path["project"], before, _limit(call.query), call.actor))
 
     def set_groups(self, call: RouteCall) -> RouteReply:
         project = call.path["project"]
@@ -328,9 +302,7 @@ class _Calls:
     def users(self, call: RouteCall) -> RouteReply:
         self._owners.need(call.path["package_id"], call.actor)
         limit = min(_limit(call.query), MOST_USERS)
-        return RouteReply(
-            value=self._catalogue.users(call.path["package_id"], _number(call.query, "after", 0), limit)
-        )
+        return RouteReply(value=self._catalogue.users(call.path["package_id"], _number(call.query, "after", 0), limit))
 
     def switch(self, call: RouteCall) -> RouteReply:
         package_id = call.path["package_id"]
@@ -341,9 +313,7 @@ class _Calls:
 
     def choices(self, call: RouteCall) -> RouteReply:
         before = _number(call.query, "after", 0) or None
-        return RouteReply(
-            value=self._catalogue.choices(call.path["job_id"], before, _limit(call.query), call.actor)
-        )
+        return RouteReply(value=self._catalogue.choices(call.path["job_id"], before, _limit(call.query), call.actor))
 
     def jobs(self, call: RouteCall) -> RouteReply:
         after, limit = _number(call.query, "after", 0), _limit(call.query)
@@ -394,9 +364,7 @@ def _failed(error: XwheelError) -> dict[str, Any]:
 def _wish(body: Mapping[str, Any]) -> Wish:
     for name in body:
         if name not in {"operation", "version", *CHANGES}:
-            raise FieldError(
-                name[:64], f"is not a field here; known: operation, version, {', '.join(CHANGES)}"
-            )
+            raise FieldError(name[:64], f"is not a field here; known: operation, version, {', '.join(CHANGES)}")
     operation, version = body.get("operation"), body.get("version")
     if operation not in OPERATIONS:
         raise FieldError("operation", f"must be one of {', '.join(OPERATIONS)}")
@@ -430,9 +398,7 @@ def _group_names(query: Mapping[str, str]) -> list[str]:
 def _groups(body: Mapping[str, Any]) -> list[str]:
     found = body.get("groups")
     if set(body) != {"groups"} or not isinstance(found, list) or not 0 < len(found) <= MOST_GROUPS:
-        raise FieldError(
-            "groups", f"must be a list of 1 to {MOST_GROUPS} app names, or of {ALL}, and nothing else"
-        )
+        raise FieldError("groups", f"must be a list of 1 to {MOST_GROUPS} app names, or of {ALL}, and nothing else")
     if not all(isinstance(name, str) for name in found):
         raise FieldError("groups", "must be app names of executor groups")
     return found

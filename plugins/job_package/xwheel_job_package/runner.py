@@ -118,14 +118,10 @@ class Beans:
         try:
             found = self._container()(wanted)
             if found is None:
-                raise JobCallError(
-                    "bean_failed", f"the bean factory {self._place} gave None for {_name(wanted)}"
-                )
+                raise JobCallError("bean_failed", f"the bean factory {self._place} gave None for {_name(wanted)}")
         except Exception as error:
             if self._fallback:
-                print(
-                    f"the bean factory failed ({_describe(error)}); a bare object is used, as bean_fallback says"
-                )
+                print(f"the bean factory failed ({_describe(error)}); a bare object is used, as bean_fallback says")
                 return self._bare_one(wanted)
             if isinstance(error, JobCallError):
                 raise
@@ -149,9 +145,7 @@ class Beans:
     def _container(self) -> Any:
         if self._factory is None:
             if not self._place:
-                raise JobCallError(
-                    "bean_failed", f"the package names no bean factory (entry point {FACTORIES})"
-                )
+                raise JobCallError("bean_failed", f"the package names no bean factory (entry point {FACTORIES})")
             module, _, path = self._place.partition(":")
             found: Any = importlib.import_module(module)
             for part in filter(None, path.split(".")):
@@ -172,9 +166,7 @@ class Beans:
 class Runner:
     """Runs jobs, one after the other."""
 
-    def __init__(
-        self, channel: Channel, order: dict[str, Any], descendants: Callable[[int], list[int]]
-    ) -> None:
+    def __init__(self, channel: Channel, order: dict[str, Any], descendants: Callable[[int], list[int]]) -> None:
         self._channel = channel
         self._descendants = descendants
         self._pid = os.getpid()
@@ -186,9 +178,7 @@ class Runner:
         """Say which protocol the author's module of this environment speaks."""
         self._sdk = importlib.import_module(SDK)
         found = getattr(self._sdk, "PROTOCOL", 0)
-        self._channel.send(
-            {"protocol": found if isinstance(found, int) else 0, "file": str(self._sdk.__file__)}
-        )
+        self._channel.send({"protocol": found if isinstance(found, int) else 0, "file": str(self._sdk.__file__)})
 
     def serve(self) -> None:
         """Run what comes until nothing more does."""
@@ -349,10 +339,7 @@ def _marked(job: dict[str, Any]) -> tuple[Any, Any]:
     for depth, part in enumerate(job["owner"], 1):
         holder = vars(holder).get(part)
         path = ".".join(job["owner"][:depth])
-        if not isinstance(holder, type) or (holder.__module__, holder.__qualname__) != (
-            module.__name__,
-            path,
-        ):
+        if not isinstance(holder, type) or (holder.__module__, holder.__qualname__) != (module.__name__, path):
             raise JobCallError(
                 "foreign_code", f"{job['module']}.{path} is not the class that the module has by this name"
             )
@@ -426,9 +413,7 @@ def _confirm(wanted: list[dict[str, Any]]) -> list[dict[str, str] | None]:
             found.append(None)
             continue
         said = _mark_of(raw) or {}
-        found.append(
-            {key: str(said[key])[:MAX_VALUE] for key in ("cron", "misfire", "time_zone") if key in said}
-        )
+        found.append({key: str(said[key])[:MAX_VALUE] for key in ("cron", "misfire", "time_zone") if key in said})
     return found
 
 

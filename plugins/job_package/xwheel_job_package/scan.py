@@ -146,10 +146,7 @@ class _Module:
         what = ".".join([self._name, *(item.name for item in classes), node.name])
         if len(scheduled) > 1 or not isinstance(scheduled[0], ast.Call):
             self._found.add(
-                "bad_decorator",
-                f"{what}: @schedule(...) is written once, with brackets",
-                self._path,
-                node.lineno,
+                "bad_decorator", f"{what}: @schedule(...) is written once, with brackets", self._path, node.lineno
             )
             return
         call = _call_of(node, is_method=bool(classes))

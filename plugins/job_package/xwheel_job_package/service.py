@@ -26,15 +26,7 @@ from xwheel.plugin import (
 
 from xwheel_job_package import archive as archives
 from xwheel_job_package.distribution import present_distribution
-from xwheel_job_package.owners import (
-    Owned,
-    Owners,
-    forget_project,
-    is_within_reach,
-    reach_of,
-    read_owned,
-    write_owned,
-)
+from xwheel_job_package.owners import Owned, Owners, forget_project, is_within_reach, reach_of, read_owned, write_owned
 from xwheel_job_package.reference import PackageReference
 from xwheel_job_package.report import FoundJob, PackageError, PackageInfo, ScanReport
 from xwheel_job_package.scan import scan
@@ -124,9 +116,7 @@ class PackageService:
                 limits = archives.Limits(
                     unpacked_bytes=self.options.max_unpacked_mb * MIB, members=self.options.max_members
                 )
-                found = archives.open_package(
-                    incoming.path, file_name, limits, project=project, version=version
-                )
+                found = archives.open_package(incoming.path, file_name, limits, project=project, version=version)
                 owned = self._owners.decide(found.info.project, wanted, actor, self.options.group)
                 group_id = self._group_id(owned)
                 self._refuse_known(found.info, incoming)
@@ -176,13 +166,9 @@ class PackageService:
         problems = [item for item in report.problems if item.reason != "bad_signature"]
         if problems and (self.options.strict_scan or not report.jobs):
             first = problems[0]
-            raise PackageError(
-                first.reason, first.text, file=first.file, line=first.line, problems=report.problems
-            )
+            raise PackageError(first.reason, first.text, file=first.file, line=first.line, problems=report.problems)
         if not report.jobs and not allow_empty:
-            raise PackageError(
-                "no_jobs", "nothing in it is marked with @schedule; allow_empty=true takes it anyway"
-            )
+            raise PackageError("no_jobs", "nothing in it is marked with @schedule; allow_empty=true takes it anyway")
 
     def _refuse_taken(self, info: PackageInfo, report: ScanReport, group_id: int, actor: Actor) -> None:
         """Refuse jobs whose names others have in the group: another project's, or jobs that people made."""
@@ -207,13 +193,7 @@ class PackageService:
         return None if job["glue_type"] == "PACKAGE" else f"job {job['id']}"
 
     def _keep(
-        self,
-        info: PackageInfo,
-        report: ScanReport,
-        incoming: Incoming,
-        actor: Actor,
-        signature: str,
-        owned: Owned,
+        self, info: PackageInfo, report: ScanReport, incoming: Incoming, actor: Actor, signature: str, owned: Owned
     ) -> int:
         """Write rows in one transaction, then let the file appear; a sweep finds what a crash leaves between."""
         is_free = reach_of(actor, Permission.ADMIN) is None
@@ -224,16 +204,12 @@ class PackageService:
             if present is None or (is_free and present.is_same(Owned(), living)):
                 write_owned(conn, info.project, owned)
             elif not present.is_same(owned, living):
-                text = (
-                    f"{info.project}: its groups were changed while the upload was under way: send it again"
-                )
+                text = f"{info.project}: its groups were changed while the upload was under way: send it again"
                 raise RouteRefusedError(409, "groups_differ", text, field="groups")
             known = _find(conn, info)
             if known is not None:
                 again = update(PACKAGE).where(
-                    PACKAGE.c.id == known["id"],
-                    PACKAGE.c.state == "missing",
-                    PACKAGE.c.sha256 == incoming.sha256,
+                    PACKAGE.c.id == known["id"], PACKAGE.c.state == "missing", PACKAGE.c.sha256 == incoming.sha256
                 )
                 if conn.execute(again.values(state="incoming")).rowcount:
                     return int(known["id"])
@@ -253,8 +229,7 @@ class PackageService:
             package_id = int(conn.execute(insert(PACKAGE).values(values)).inserted_primary_key[0])
             if report.jobs:
                 conn.execute(
-                    insert(FOUND),
-                    [_found_row(package_id, place, job) for place, job in enumerate(report.jobs)],
+                    insert(FOUND), [_found_row(package_id, place, job) for place, job in enumerate(report.jobs)]
                 )
             after = {"project": info.project, "version": info.version, "sha256": incoming.sha256}
             self._site.record(conn, "package.upload", "package", package_id, after=after)
@@ -353,9 +328,7 @@ class PackageService:
             packages = sorted((row.id, row.project) for row in conn.execute(query))
         for package_id, project in packages:
             try:
-                group_id = self._owners.group_of_jobs(
-                    self._owners.get(project) or Owned(), self.options.group
-                )
+                group_id = self._owners.group_of_jobs(self._owners.get(project) or Owned(), self.options.group)
                 if group_id is not None:
                     self.make_jobs(package_id, group_id)
             except XwheelError as error:
@@ -373,9 +346,7 @@ class PackageService:
         self.sweep_once()
         query = select(PACKAGE).where(PACKAGE.c.id > after, is_within_reach(reach_of(actor, Permission.READ)))
         with self._site.database.read() as conn:
-            rows = [
-                dict(row) for row in conn.execute(query.order_by(PACKAGE.c.id).limit(limit + 1)).mappings()
-            ]
+            rows = [dict(row) for row in conn.execute(query.order_by(PACKAGE.c.id).limit(limit + 1)).mappings()]
             shown = self._owners.show(conn, [row["project"] for row in rows], actor)
         following = rows[limit - 1]["id"] if len(rows) > limit else None
         return {"items": [{**_view(row), **shown[row["project"]]} for row in rows[:limit]], "next": following}
@@ -552,12 +523,7 @@ def _shown(report: ScanReport, info: PackageInfo) -> dict[str, Any]:
         "unconfirmed": report.unconfirmed,
         "problems": [asdict(item) for item in report.problems],
         "unresolved": [
-            {
-                "job": f"{job.group}.{job.name}",
-                "arguments": job.unresolved,
-                "file": job.file,
-                "line": job.line,
-            }
+            {"job": f"{job.group}.{job.name}", "arguments": job.unresolved, "file": job.file, "line": job.line}
             for job in report.jobs
             if job.unresolved
         ],

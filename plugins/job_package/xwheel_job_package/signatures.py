@@ -70,9 +70,7 @@ class TrustedKeys:
         name, _, value = signature.partition(":")
         key = self._keys.get(name)
         if key is None:
-            raise SignatureError(
-                "bad_signature", f"{what} is signed with key {name}, which is not trusted here"
-            )
+            raise SignatureError("bad_signature", f"{what} is signed with key {name}, which is not trusted here")
         try:
             key.verify(base64.b64decode(value), _message(project, version, sha256))
         except InvalidSignature:
@@ -127,7 +125,5 @@ def _raw(line: str) -> bytes:
     except (binascii.Error, ValueError):
         data = b""
     if len(data) != 32 or not line.strip().startswith(KIND):  # noqa: PLR2004 -- Ed25519's keys
-        raise ConfigError(
-            "a key of packages is ed25519: and 32 bytes in Base64: 'xwheel package key' makes one"
-        )
+        raise ConfigError("a key of packages is ed25519: and 32 bytes in Base64: 'xwheel package key' makes one")
     return data

@@ -79,13 +79,6 @@ def _readable() -> Iterator[None]:
     """Turn what libraries raise on a file that changed on disk into an answer."""
     try:
         yield
-    except (
-        zipfile.BadZipFile,
-        tarfile.TarError,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-        OSError,
-    ) as error:
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         text = f"the stored file cannot be read: {error}"
         raise RouteRefusedError(409, "bad_archive", text) from None

@@ -12,12 +12,9 @@ class StoreOptions(PluginOptions):
     """What a scheduler node does with packages."""
 
     directory: str = Field(
-        "",
-        description="Where packages are kept, shared by all scheduler nodes; empty for no store on this node.",
+        "", description="Where packages are kept, shared by all scheduler nodes; empty for no store on this node."
     )
-    group: str = Field(
-        "package-nodes", description="App name of the executor group whose executors run packages."
-    )
+    group: str = Field("package-nodes", description="App name of the executor group whose executors run packages.")
     max_upload_mb: int = Field(200, ge=1, le=4000, description="Size of a package's file.")
     max_unpacked_mb: int = Field(1024, ge=1, le=100_000, description="Size of a package's files, unpacked.")
     max_members: int = Field(20_000, ge=1, le=1_000_000, description="Files and folders of a package.")
@@ -35,12 +32,10 @@ class StoreOptions(PluginOptions):
         "the jobs, `console` at the upload, on the scheduler's host, where the scheduler must be root for that.",
     )
     scan_user: str = Field(
-        "nobody",
-        description="Account of that process on the scheduler's host; never root, best one of its own.",
+        "nobody", description="Account of that process on the scheduler's host; never root, best one of its own."
     )
     scan_python: str = Field(
-        "",
-        description="Python of that process, a path that the account can read; by default the scheduler's own.",
+        "", description="Python of that process, a path that the account can read; by default the scheduler's own."
     )
     scan_timeout_s: float = Field(20, gt=0, le=600, description="Time limit of all these imports together.")
     scan_memory_mb: int = Field(1024, ge=64, le=1_000_000, description="Address space of that process.")
@@ -48,8 +43,7 @@ class StoreOptions(PluginOptions):
         120, gt=0, le=3600, description="Time limit of the building of the environment for it."
     )
     scan_index: Literal["none", "default"] | Annotated[str, Field(pattern="^https?://")] = Field(
-        "none",
-        description="Where that environment's dependencies may come from, as the node's option `index`.",
+        "none", description="Where that environment's dependencies may come from, as the node's option `index`."
     )
     scan_wheelhouses: tuple[str, ...] = Field(
         (), description="Folders with wheels for that environment, as the node's option `wheelhouses`."

@@ -145,9 +145,7 @@ def _make_all(conn: Any) -> None:
 def _add_signature(conn: Any) -> None:
     """Add the column to a store of before; a new one has it, and so has one whose migration is begun again."""
     if "signature" not in {column["name"] for column in inspect(conn).get_columns(PACKAGE.name)}:
-        conn.execute(
-            text("ALTER TABLE job_package_file ADD COLUMN signature VARCHAR(200) NOT NULL DEFAULT ''")
-        )
+        conn.execute(text("ALTER TABLE job_package_file ADD COLUMN signature VARCHAR(200) NOT NULL DEFAULT ''"))
 
 
 # of xwheel's own tables, what says which groups use a package
@@ -180,9 +178,7 @@ def _users(conn: Any) -> Iterator[tuple[str, int]]:
     made = select(JOB.c.project, _CORE_JOB.c.group_id).join(_CORE_JOB, _CORE_JOB.c.id == JOB.c.job_id)
     for row in conn.execute(made.where(is_there)):
         yield row.project, row.group_id
-    is_present = (_CORE_SOURCE.c.job_id == _CORE_JOB.c.id) & (
-        _CORE_SOURCE.c.number == _CORE_JOB.c.glue_version
-    )
+    is_present = (_CORE_SOURCE.c.job_id == _CORE_JOB.c.id) & (_CORE_SOURCE.c.number == _CORE_JOB.c.glue_version)
     named = select(_CORE_JOB.c.group_id, _CORE_SOURCE.c.source).join(_CORE_SOURCE, is_present)
     for row in conn.execute(named.where(is_there, _CORE_JOB.c.glue_type == "PACKAGE")):
         try:

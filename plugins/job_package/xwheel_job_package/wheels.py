@@ -87,9 +87,7 @@ def requirements_of(items: Sequence[str], place: str) -> tuple[str, ...]:
             )
         text = str(wanted)
         if not text.isprintable():  # it becomes a line of a list, and nothing of it another one
-            raise PackageError(
-                "bad_archive", f"not a requirement in one line: {ascii(item)[:200]}", file=place
-            )
+            raise PackageError("bad_archive", f"not a requirement in one line: {ascii(item)[:200]}", file=place)
         found.append(text)
     return tuple(found)
 
@@ -192,9 +190,7 @@ def _facts(archive: zipfile.ZipFile, name: str) -> tuple[WheelFacts, str]:
     abouts = {path.partition("/")[0] for path in archive.namelist() if ".dist-info/" in path}
     abouts = {path for path in abouts if path.endswith(".dist-info")}
     if len(abouts) != 1:
-        raise PackageError(
-            "bad_wheel", f"has {len(abouts)} folders NAME-VERSION.dist-info, not one", file=name
-        )
+        raise PackageError("bad_wheel", f"has {len(abouts)} folders NAME-VERSION.dist-info, not one", file=name)
     about = abouts.pop()
     said = metadata_requirements(_text(archive, f"{about}/METADATA", name), f"{name}: METADATA")
     folder = about.removesuffix(".dist-info").rpartition("-")
@@ -234,9 +230,7 @@ def _compare(archive: zipfile.ZipFile, record: str, name: str, most_bytes: int |
     return size
 
 
-def _digest(
-    archive: zipfile.ZipFile, path: str, kind: str, name: str, most_bytes: int | None
-) -> tuple[str, int]:
+def _digest(archive: zipfile.ZipFile, path: str, kind: str, name: str, most_bytes: int | None) -> tuple[str, int]:
     """Return the hash of a file as records have it, and its size."""
     if kind not in STRONG:
         raise PackageError("bad_wheel_record", f"{path[:200]!a} has no hash that counts", file=name)
@@ -260,6 +254,4 @@ def _text(archive: zipfile.ZipFile, path: str, name: str) -> str:
     except KeyError:
         raise PackageError("bad_wheel", f"there is no {path[:200]!a}", file=name) from None
     except _UNREADABLE as error:
-        raise PackageError(
-            "bad_wheel", f"{path[:200]!a} cannot be read: {str(error)[:200]}", file=name
-        ) from None
+        raise PackageError("bad_wheel", f"{path[:200]!a} cannot be read: {str(error)[:200]}", file=name) from None

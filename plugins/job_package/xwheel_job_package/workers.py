@@ -84,9 +84,7 @@ class Worker:
         self._supervisor = supervisor
         self._program = program
         self._account = account
-        self._limits = options.limits.model_dump(exclude_none=True) | (
-            {} if cpu_s is None else {"cpu_s": cpu_s}
-        )
+        self._limits = options.limits.model_dump(exclude_none=True) | ({} if cpu_s is None else {"cpu_s": cpu_s})
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None

@@ -58,14 +58,11 @@ def diff(
     node: NodeApi,
     job: JobArgument,
     revision: Annotated[
-        int | None,
-        typer.Argument(metavar="[REVISION]", min=1, help="Which version; default: the newest one."),
+        int | None, typer.Argument(metavar="[REVISION]", min=1, help="Which version; default: the newest one.")
     ] = None,
     against: Annotated[
         int | None,
-        typer.Option(
-            metavar="REVISION", min=1, help="With which it is compared; default: the one before it."
-        ),
+        typer.Option(metavar="REVISION", min=1, help="With which it is compared; default: the one before it."),
     ] = None,
 ) -> None:
     """Print what a version of a job changed: its fields, and the source of its script."""
@@ -79,11 +76,7 @@ def diff(
         return
     rows = [(item["field"], _shown(item["before"]), _shown(item["after"])) for item in found["fields"]]
     if rows:
-        columns = (
-            Column("FIELD", ALWAYS),
-            Column("BEFORE", ALWAYS, least=12),
-            Column("AFTER", ALWAYS, least=12),
-        )
+        columns = (Column("FIELD", ALWAYS), Column("BEFORE", ALWAYS, least=12), Column("AFTER", ALWAYS, least=12))
         print_table(columns, rows)
     if found["source"] is None:
         typer.echo("one of the two sources is not kept any more")

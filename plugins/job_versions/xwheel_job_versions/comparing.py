@@ -22,9 +22,7 @@ class FieldDifference(NamedTuple):
     after: Any
 
 
-def children_at(
-    revision: int, changes: Sequence[JobVersion], now: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def children_at(revision: int, changes: Sequence[JobVersion], now: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the children that a job had at a revision.
 
     Args:
@@ -41,16 +39,10 @@ def children_at(
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[FieldDifference]:
     """Return the fields that two definitions have otherwise, in the order of a job's fields."""
     names = [*KEPT, *sorted({*old, *new} - set(KEPT))]
-    return [
-        FieldDifference(name, old.get(name), new.get(name))
-        for name in names
-        if old.get(name) != new.get(name)
-    ]
+    return [FieldDifference(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
 
 
 def source_difference(old: str, new: str, names: tuple[str, str]) -> str:
     """Return what differs between two sources as a unified diff; empty if they are the same."""
-    lines = difflib.unified_diff(
-        old.splitlines(), new.splitlines(), fromfile=names[0], tofile=names[1], lineterm=""
-    )
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), fromfile=names[0], tofile=names[1], lineterm="")
     return "".join(f"{line}\n" for line in lines)

@@ -16,16 +16,7 @@ from xwheel.api.schema.messages import JobRevision, PageQuery
 from xwheel.api.schema.views import JobView
 from xwheel.errors import NotFoundError
 from xwheel.model.versions import CHILDREN, CHILDREN_BEFORE, JobVersion, children_of
-from xwheel.plugin import (
-    Need,
-    Of,
-    Operation,
-    Permission,
-    PluginDatabase,
-    PluginJobs,
-    PluginSite,
-    ResourceRoute,
-)
+from xwheel.plugin import Need, Of, Operation, Permission, PluginDatabase, PluginJobs, PluginSite, ResourceRoute
 from xwheel.storage import jobs, scripts
 from xwheel.storage.job_versions import get_version
 
@@ -169,15 +160,11 @@ class _Whole:
         groups = readable_groups()
         if groups is not None:  # those of others are no business of the caller
             known = jobs.get_jobs(conn, {int(item["child_id"]) for item in found})
-            found = [
-                item for item in found if (job := known.get(item["child_id"])) and job.group_id in groups
-            ]
+            found = [item for item in found if (job := known.get(item["child_id"])) and job.group_id in groups]
         self.version = version
         self.children = found
         self.definition = {
-            name: value
-            for name, value in version.definition.items()
-            if name not in {CHILDREN, CHILDREN_BEFORE}
+            name: value for name, value in version.definition.items() if name not in {CHILDREN, CHILDREN_BEFORE}
         }
 
 

@@ -16,21 +16,7 @@ def read(text: str) -> State:
 
 
 def test_bare_words_are_what_every_reader_agrees_on() -> None:
-    words = [
-        "yes",
-        "no",
-        "on",
-        "1e3",
-        "0x10",
-        "0o7",
-        "2026-01-01",
-        "1_000",
-        ".5",
-        "12:30:45",
-        "010",
-        "+1",
-        "TRUE",
-    ]
+    words = ["yes", "no", "on", "1e3", "0x10", "0o7", "2026-01-01", "1_000", ".5", "12:30:45", "010", "+1", "TRUE"]
     jobs = ", ".join(f"{{name: j{n}, handler: h, param: {word}}}" for n, word in enumerate(words))
     state = read(f"groups: [{{app_name: g, jobs: [{jobs}]}}]")
     assert [job.values["param"] for job in state.jobs.values()] == words

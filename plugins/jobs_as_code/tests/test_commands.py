@@ -12,13 +12,7 @@ from xwheel_jobs_as_code.hooks import COMMANDS
 
 
 def test_they_keep_the_names_that_scripts_have() -> None:
-    assert [item.name for item in COMMANDS] == [
-        "job/apply",
-        "job/export",
-        "sync",
-        "job/release",
-        "group/declarations",
-    ]
+    assert [item.name for item in COMMANDS] == ["job/apply", "job/export", "sync", "job/release", "group/declarations"]
 
 
 @pytest.mark.parametrize("item", COMMANDS, ids=lambda item: item.name)

@@ -87,28 +87,16 @@ def test_only_prune_deletes_and_only_in_groups_of_the_file() -> None:
 @pytest.mark.parametrize(
     ("want", "have", "prune", "message"),
     [
-        (
-            job(A, children={B: None}),
-            state(),
-            False,
-            "job g/a: children: there is no job g/b; did you mean g/a",
-        ),
+        (job(A, children={B: None}), state(), False, "job g/a: children: there is no job g/b; did you mean g/a"),
         (job(A, children={B: None}), state(job(B)), True, "--prune would delete it"),
         (job(A, calendar_require=["c"]), state(), False, "calendar_require: no calendar is called c"),
         (job(A), state(duplicates={A: (3, 4)}), False, r"2 jobs of the node are called g/a \(ids 3, 4\)"),
-        (
-            job(A, children={B: None}),
-            state(duplicates={B: (3, 4)}),
-            False,
-            "2 jobs of the node are called g/b",
-        ),
+        (job(A, children={B: None}), state(duplicates={B: (3, 4)}), False, "2 jobs of the node are called g/b"),
         (job(A, children={A: "${result.g/b}"}), state(), False, "there is no job g/b"),
     ],
     ids=range(6),
 )
-def test_references_that_lead_nowhere_are_refused(
-    want: JobState, have: State, prune: bool, message: str
-) -> None:
+def test_references_that_lead_nowhere_are_refused(want: JobState, have: State, prune: bool, message: str) -> None:
     with pytest.raises(YamlFileError, match=message):
         make_plan(state(want), have, prune=prune)
 

@@ -80,16 +80,7 @@ def read(text: str) -> State:
     return build_state([("f", document) for document in read_documents("f", io.BytesIO(text.encode()))])
 
 
-@given(
-    NAME,
-    NAME,
-    TEXT,
-    values(),
-    values(),
-    st.booleans(),
-    st.none() | TEXT,
-    st.dictionaries(WORD, TEXT, max_size=3),
-)
+@given(NAME, NAME, TEXT, values(), values(), st.booleans(), st.none() | TEXT, st.dictionaries(WORD, TEXT, max_size=3))
 def test_random_jobs_come_back(
     first: str, second: str, title: str, one: Any, two: Any, enabled: bool, param: str | None, days: Any
 ) -> None:

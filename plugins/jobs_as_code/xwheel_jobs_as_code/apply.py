@@ -37,19 +37,13 @@ def apply(
     node: NodeApi,
     files: Annotated[
         list[str],
-        typer.Option(
-            "--file", "-f", metavar="FILE", help="YAML file, or - for standard input; may be repeated."
-        ),
+        typer.Option("--file", "-f", metavar="FILE", help="YAML file, or - for standard input; may be repeated."),
     ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help=f"As --dry-run, and exit with {EXIT_DRIFT} if anything differs.")
     ] = False,
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Delete jobs of the files' groups that no file has.")
-    ] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Delete jobs of the files' groups that no file has.")] = False,
 ) -> None:
     """Make the jobs of a node what files say; what a file leaves out gets its default."""
     desired = _read(files)
@@ -129,9 +123,7 @@ def _apply(node: NodeApi, desired: State, actual: State, steps: list[Step], prun
             typer.echo(f"xwheel: {len(done)} changes are done; the same command goes on from there", err=True)
             if is_last or not isinstance(error, ConflictError):
                 raise
-            typer.echo(
-                f"xwheel: changed by somebody else, so it is compared again: {visible(str(error))}", err=True
-            )
+            typer.echo(f"xwheel: changed by somebody else, so it is compared again: {visible(str(error))}", err=True)
             steps, actual = _plan(node, desired, prune)
         else:
             return done + steps
@@ -141,11 +133,7 @@ def _apply(node: NodeApi, desired: State, actual: State, steps: list[Step], prun
 def _report(steps: Sequence[Step], *, applied: bool, as_json: bool) -> None:
     if as_json:
         changes = [
-            {
-                "action": step.action.value,
-                "name": step.name,
-                "fields": [change._asdict() for change in step.changes],
-            }
+            {"action": step.action.value, "name": step.name, "fields": [change._asdict() for change in step.changes]}
             for step in steps
         ]
         print_json({"applied": applied, "changes": changes})

@@ -103,9 +103,7 @@ class _Builder:
         given = {key: item.plain() for key, item in table.items() if key != "children"}
         try:
             message = read_fields(JobCreate, {**given, "group_id": SOME_ID})
-            check_fields(
-                draft_job(fields_in(message), 1)
-            )  # as every node will, but before anything is changed
+            check_fields(draft_job(fields_in(message), 1))  # as every node will, but before anything is changed
         except FieldError as error:
             raise YamlFileError(
                 f"{file}:{_line(node, table, error.field)}: job {app_name}/{name}: {error.field}",
@@ -129,9 +127,7 @@ def _children(file: str, node: YamlNode | None, owner: Ref) -> dict[Ref, str | N
     found: dict[Ref, str | None] = {}
     items = _items(file, node, f"job {owner}: children")
     if len(items) > MAX_CHILDREN and node is not None:
-        raise YamlFileError(
-            f"{file}:{node.line}: job {owner}: children", f"must be a list of at most {MAX_CHILDREN}"
-        )
+        raise YamlFileError(f"{file}:{node.line}: job {owner}: children", f"must be a list of at most {MAX_CHILDREN}")
     for item in items:
         if isinstance(item.value, str):
             text, param = item.value, None
@@ -139,9 +135,7 @@ def _children(file: str, node: YamlNode | None, owner: Ref) -> dict[Ref, str | N
             table = _table(file, item, "a child", CHILD_KEYS)
             job = table.get("job")
             if job is None or not isinstance(job.value, str):
-                raise YamlFileError(
-                    f"{file}:{item.line}: job {owner}: children: job", "is required and must be text"
-                )
+                raise YamlFileError(f"{file}:{item.line}: job {owner}: children: job", "is required and must be text")
             text = job.value
             given = {"param": table["param"].plain()} if "param" in table else {}
             try:
@@ -187,9 +181,7 @@ def _refuse_cycles(jobs: Mapping[Ref, JobState]) -> None:
                 waiting.extend((child, False) for child in jobs[ref].children)
 
 
-def _message(
-    file: str, node: YamlNode, kind: type[S], table: Mapping[str, YamlNode], keys: Sequence[str]
-) -> S:
+def _message(file: str, node: YamlNode, kind: type[S], table: Mapping[str, YamlNode], keys: Sequence[str]) -> S:
     try:
         return read_fields(kind, {key: table[key].plain() for key in keys if key in table})
     except FieldError as error:
@@ -207,9 +199,7 @@ def _table(file: str, node: YamlNode, what: str, known: Sequence[str]) -> dict[s
             close = difflib.get_close_matches(key[:MAX_ECHO], known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
             named = f" {_named(table)[:MAX_ECHO]}" if "name" in table else ""
-            raise YamlFileError(
-                f"{file}:{item.line}: {key[:MAX_ECHO]!r}", f"is not a key of {what}{named}; {hint}"
-            )
+            raise YamlFileError(f"{file}:{item.line}: {key[:MAX_ECHO]!r}", f"is not a key of {what}{named}; {hint}")
     return table
 
 

@@ -20,8 +20,7 @@ def release(
     node: ChangeApi,
     job: JobArgument,
     field: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FIELD", help="A field, may be repeated; default: the job as a whole."),
+        list[str] | None, typer.Option(metavar="FIELD", help="A field, may be repeated; default: the job as a whole.")
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Give it back: the next sync sets it again.")] = False,
 ) -> None:

@@ -100,8 +100,7 @@ def _group_steps(desired: State, actual: State) -> Iterator[Step]:
         changes = tuple(
             Change(field, None if have is None else getattr(have, field), getattr(want, field))
             for field in ("title", "max_running", "glue_types")
-            if getattr(want, field) is not None
-            and (have is None or getattr(have, field) != getattr(want, field))
+            if getattr(want, field) is not None and (have is None or getattr(have, field) != getattr(want, field))
         )
         if changes:
             action = Action.CREATE_GROUP if have is None else Action.UPDATE_GROUP
@@ -110,9 +109,7 @@ def _group_steps(desired: State, actual: State) -> Iterator[Step]:
 
 def _job_steps(want: JobState, have: JobState | None) -> Iterator[Step]:
     def step(action: Action, changes: tuple[Change, ...] = ()) -> Step:
-        return Step(
-            action=action, name=str(want.ref), changes=changes, want=want, have=have, place=want.place
-        )
+        return Step(action=action, name=str(want.ref), changes=changes, want=want, have=have, place=want.place)
 
     if have is None:
         yield step(Action.CREATE, tuple(_new_fields(want)))

@@ -54,9 +54,7 @@ class RemoteJobs:
                 ref=ref,
                 values={name: item.get(name) for name in JOB_FIELDS} | {"glue_source": self._source(item)},
                 enabled=item["enabled"],
-                children={
-                    self._ref(child["child_id"]): self._named(child["param"]) for child in family["children"]
-                },
+                children={self._ref(child["child_id"]): self._named(child["param"]) for child in family["children"]},
                 id=item["id"],
                 revision=item["revision"],  # the earlier read: a change between the two makes a conflict
             )

@@ -44,12 +44,8 @@ def sync(
     group: Annotated[
         str | None, typer.Option(metavar="APP", help="The group's app name; default: executor.app_name.")
     ] = None,
-    release: Annotated[
-        str | None, typer.Option(help="The application's release; default: executor.release.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")
-    ] = False,
+    release: Annotated[str | None, typer.Option(help="The application's release; default: executor.release.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help=f"As --dry-run, and exit with {EXIT_DRIFT} if anything differs.")
     ] = False,
@@ -65,12 +61,7 @@ def sync(
     app_name, number = _who(group, release, config_path)
     declarations = load_declarations(targets)
     _refuse([_local_problem(item) for item in declarations if item.problem is not None], declarations, node)
-    body = {
-        "app_name": app_name,
-        "release": number,
-        "digest": digest_of(declarations),
-        **declared_body(declarations),
-    }
+    body = {"app_name": app_name, "release": number, "digest": digest_of(declarations), **declared_body(declarations)}
     node.allow(ANSWER_S)
     report = node.call("POST", PATH, {**body, "dry_run": True})
     _refuse(report["problems"], declarations, node)
@@ -117,9 +108,7 @@ def _who(group: str | None, release: str | None, config_path: Path | None) -> tu
         settings = load_config(config_path).executor
         group, release = group or settings.app_name, release or settings.release.strip()
     if not group:
-        raise ConfigError(
-            "--group is missing: the app name of the group that has the jobs, or executor.app_name"
-        )
+        raise ConfigError("--group is missing: the app name of the group that has the jobs, or executor.app_name")
     if not release:
         raise ConfigError(
             "--release is missing: the application's release, such as 1.4.2 or a build's number, or executor.release"
@@ -133,9 +122,7 @@ def _local_problem(item: Declaration) -> dict[str, Any]:
     return {"name": item.name, "place": item.place, "field": field, "reason": reason}
 
 
-def _refuse(
-    problems: Sequence[Mapping[str, Any]], declarations: Sequence[Declaration], node: NodeApi
-) -> None:
+def _refuse(problems: Sequence[Mapping[str, Any]], declarations: Sequence[Declaration], node: NodeApi) -> None:
     """End the command if declarations are wrong, and say of each what is."""
     from xwheel.executor.declarations import problem_line
 

@@ -42,11 +42,7 @@ def _is_block(text: str) -> bool:
     """Return whether a block holds the text on every reader: lines of visible text, nothing special at the ends."""
     lines = text.split("\n")
     has_plain_ends = lines[0] != "" and lines[-2:] != ["", ""] and not lines[0].startswith(" ")
-    return (
-        len(lines) > 1
-        and has_plain_ends
-        and all(line.isprintable() and line == line.rstrip() for line in lines)
-    )
+    return len(lines) > 1 and has_plain_ends and all(line.isprintable() and line == line.rstrip() for line in lines)
 
 
 _Writer.add_representer(str, _represent_text)

@@ -16,7 +16,7 @@ import boto3
 import pytest
 from hypothesis import settings
 from meddling import Meddling
-from xwheel.plugin import LogKey, LogStore
+from xwheel_run_logs import LogKey, LogStore
 
 from xwheel_log_s3 import xwheel_register_log_stores
 from xwheel_log_s3.options import Options

@@ -24,9 +24,7 @@ def test_the_contract_holds_without_conditional_writes(bucket: str, make: Make, 
     check_log_store(make(bucket, endpoint_url=meddling.url), make(bucket, endpoint_url=meddling.url))
 
 
-def test_two_processes_that_append_the_same_lines_leave_each_once(
-    server: Server, bucket: str, make: Make
-) -> None:
+def test_two_processes_that_append_the_same_lines_leave_each_once(server: Server, bucket: str, make: Make) -> None:
     store, key = make(bucket), sample_log_key()
     children = [
         subprocess.Popen(
@@ -45,4 +43,4 @@ def test_two_processes_that_append_the_same_lines_leave_each_once(
 
 
 def test_the_plugin_is_loaded_as_a_node_does() -> None:
-    assert "s3" in load_plugin("log_s3").log_stores
+    assert "s3" in load_plugin("log_s3").registered("xwheel_register_log_stores")

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from conftest import SECRET, Make, Server, read_log
 from meddling import Meddling, Request, error
-from xwheel.plugin import ConfigError, LogKey, read_options
+from xwheel.plugin import ConfigError, read_options
 from xwheel_devtools.testing import sample_log_chunk, sample_log_key
+from xwheel_run_logs import LogKey
 
 from xwheel_log_s3.options import Options
 from xwheel_log_s3.store import LogS3Error, S3Logs
@@ -82,9 +83,7 @@ def test_a_service_that_never_answers(bucket: str, make: Make) -> None:
             assert 1 <= waiting_in(listener) <= most
 
 
-def test_a_service_that_is_slow(
-    bucket: str, make: Make, meddling: Meddling, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_service_that_is_slow(bucket: str, make: Make, meddling: Meddling, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each answer comes in time, but not all of them: the call ends, and goes on where it was when it is repeated."""
     taken_s = 0.0
 
@@ -113,9 +112,7 @@ def test_a_failure_that_passes_is_not_seen(bucket: str, make: Make, meddling: Me
         return error(503, "SlowDown", "Please reduce your request rate.")
 
     meddling.rule = rule
-    assert make(bucket, endpoint_url=meddling.url).append([sample_log_chunk(sample_log_key(), 1, ["x"])]) == [
-        2
-    ]
+    assert make(bucket, endpoint_url=meddling.url).append([sample_log_chunk(sample_log_key(), 1, ["x"])]) == [2]
     assert len(meddling.seen) == 2
 
 
@@ -155,9 +152,7 @@ def test_wrong_credentials_are_told_without_the_secret(
     assert SECRET not in caplog.text
 
 
-def test_no_credentials_anywhere(
-    bucket: str, make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
+def test_no_credentials_anywhere(bucket: str, make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     for name in os.environ:
         if name.startswith("AWS_"):
             monkeypatch.delenv(name)
@@ -186,9 +181,7 @@ def test_a_bucket_that_is_not_there(make: Make) -> None:
 
 
 @pytest.mark.parametrize(("status", "code"), [(501, "NotImplemented"), (400, "InvalidArgument")])
-def test_a_service_that_refuses_conditions(
-    bucket: str, make: Make, meddling: Meddling, status: int, code: str
-) -> None:
+def test_a_service_that_refuses_conditions(bucket: str, make: Make, meddling: Meddling, status: int, code: str) -> None:
     """It is asked once more without them, and never with them again."""
     meddling.rule = lambda request: error(status, code) if "If-None-Match" in request.headers else None
     store = make(bucket, endpoint_url=meddling.url, attempts=1)

@@ -12,8 +12,8 @@ from conftest import Make, Server, read_log
 from hypothesis import given
 from hypothesis import strategies as st
 from meddling import Meddling, error
-from xwheel.plugin import LogEnd, LogKey
 from xwheel_devtools.testing import sample_log_chunk, sample_log_key
+from xwheel_run_logs import LogEnd, LogKey
 
 from xwheel_log_s3.memory import Known, Memory
 from xwheel_log_s3.parts import PART, TAIL, Part, cover, folder_of, groups, join, needed, parse_name
@@ -38,9 +38,7 @@ def text_of(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def test_a_short_log_is_one_object_and_one_request(
-    server: Server, bucket: str, make: Make, meddling: Meddling
-) -> None:
+def test_a_short_log_is_one_object_and_one_request(server: Server, bucket: str, make: Make, meddling: Meddling) -> None:
     store = make(bucket, endpoint_url=meddling.url, prefix="team/logs")
     assert store.append([sample_log_chunk(KEY, 1, ["begun", "done"], is_last=True)]) == [3]
     assert [request.method for request in meddling.seen] == ["PUT"]
@@ -65,9 +63,7 @@ def test_a_line_each_second_costs_one_request_each_and_leaves_one_object(
     assert read_log(store, KEY) == text_of(lines)
 
 
-def test_a_long_log_grows_in_objects_of_some_size_and_ends_in_few(
-    server: Server, bucket: str, make: Make
-) -> None:
+def test_a_long_log_grows_in_objects_of_some_size_and_ends_in_few(server: Server, bucket: str, make: Make) -> None:
     store, lines = make(bucket), lines_of(60, 8000)
     grow(store, KEY, lines, end=False)
     growing = server.names(bucket)
@@ -124,9 +120,7 @@ def test_a_crash_before_objects_are_deleted_harms_nothing(
     server: Server, bucket: str, make: Make, meddling: Meddling
 ) -> None:
     """What was put together is there twice: nothing is read twice, and deleting the log takes all."""
-    meddling.rule = lambda request: (
-        error(403, "AccessDenied") if request.method in {"POST", "DELETE"} else None
-    )
+    meddling.rule = lambda request: error(403, "AccessDenied") if request.method in {"POST", "DELETE"} else None
     store, lines = make(bucket, endpoint_url=meddling.url), lines_of(60, 4000)
     grow(store, KEY, lines, end=True)
     assert len(server.names(bucket)) > 60
@@ -137,9 +131,7 @@ def test_a_crash_before_objects_are_deleted_harms_nothing(
     assert server.names(bucket) == []
 
 
-def test_a_crash_between_any_two_requests_loses_no_line(
-    server: Server, make: Make, meddling: Meddling
-) -> None:
+def test_a_crash_between_any_two_requests_loses_no_line(server: Server, make: Make, meddling: Meddling) -> None:
     """The service stops answering after each number of requests in turn, while a log ends."""
     lines = lines_of(8, 23_000)
     for allowed in range(9):
@@ -168,9 +160,7 @@ def test_a_crash_between_any_two_requests_loses_no_line(
         assert read_log(other, KEY) == text_of(lines)
 
 
-def test_what_is_put_together_while_it_is_read(
-    server: Server, bucket: str, make: Make, meddling: Meddling
-) -> None:
+def test_what_is_put_together_while_it_is_read(server: Server, bucket: str, make: Make, meddling: Meddling) -> None:
     writer, lines = make(bucket), lines_of(60, 2000)
     grow(writer, KEY, lines, end=False)
     ended = threading.Event()
@@ -233,9 +223,7 @@ def test_nodes_that_write_the_same_log_to_its_end(
         except BaseException as failure:
             failures.append(failure)
 
-    writers = [
-        threading.Thread(target=guarded, args=(write, make(bucket), size)) for size in (1, 2, 3, 5, 8, 13)
-    ]
+    writers = [threading.Thread(target=guarded, args=(write, make(bucket), size)) for size in (1, 2, 3, 5, 8, 13)]
     reader = threading.Thread(target=guarded, args=(follow, make(bucket)))
     for thread in (*writers, reader):
         thread.start()
@@ -300,10 +288,7 @@ def test_other_objects_in_the_folder_are_left_alone(server: Server, bucket: str,
 
 PARTS = st.lists(
     st.builds(
-        lambda first, lines, last: Part(first, lines, lines, last),
-        st.integers(1, 30),
-        st.integers(0, 9),
-        st.booleans(),
+        lambda first, lines, last: Part(first, lines, lines, last), st.integers(1, 30), st.integers(0, 9), st.booleans()
     ),
     max_size=25,
 )
@@ -318,8 +303,7 @@ def test_parts_that_overlap_are_read_once(parts: list[Part], from_line: int, max
     assert end.is_complete == any(part.is_last and part.next_line == missing for part in parts)
     assert len(chosen) <= len(parts)
     texts = {
-        part: b"".join(b"%c\n" % (60 + line) for line in range(part.first_line, part.next_line))
-        for part in chosen
+        part: b"".join(b"%c\n" % (60 + line) for line in range(part.first_line, part.next_line)) for part in chosen
     }
     whole = join(chosen, [texts[part] for part in chosen], 1)
     assert whole == b"".join(b"%c\n" % (60 + line) for line in range(1, missing))
@@ -334,9 +318,7 @@ def test_names_tell_all(parts: list[Part]) -> None:
     assert [parse_name(part.name) for part in parts] == parts
 
 
-@pytest.mark.parametrize(
-    "name", ["", "1-2-3.gz", "000000000001-2-3", "000000000001-2-3-end.gz.part", "a/b.gz"]
-)
+@pytest.mark.parametrize("name", ["", "1-2-3.gz", "000000000001-2-3", "000000000001-2-3-end.gz.part", "a/b.gz"])
 def test_names_of_others(name: str) -> None:
     assert parse_name(name) is None
 

@@ -18,8 +18,4 @@ def test_logs_outlast_their_executor(tmp_path: Path, server: Server, bucket: str
         "secret_access_key": SECRET,
         "path_style": True,
     }
-    check_logs_outlast(
-        tmp_path,
-        XWHEEL_RUN_LOGS__STORE="s3",
-        XWHEEL_PLUGINS__OPTIONS=json.dumps({"log_s3": options}),
-    )
+    check_logs_outlast(tmp_path, XWHEEL_RUN_LOGS__STORE="s3", XWHEEL_PLUGINS__OPTIONS=json.dumps({"log_s3": options}))

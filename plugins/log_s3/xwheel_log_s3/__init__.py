@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xwheel.plugin import LogStore, hookimpl
+from xwheel.plugin import hookimpl
+from xwheel_run_logs import LogStore
 
 from xwheel_log_s3.options import Options
 

@@ -25,9 +25,7 @@ POOL: Final = 64
 TAKEN: Final = frozenset({409, 412})
 MISSING: Final = frozenset({"NoSuchKey", "404"})
 # what services answer to a condition, or to deleting several objects at once, that they do not know
-UNKNOWN: Final = frozenset(
-    {"NotImplemented", "InvalidArgument", "InvalidRequest", "MalformedXML", "MissingContentMD5"}
-)
+UNKNOWN: Final = frozenset({"NotImplemented", "InvalidArgument", "InvalidRequest", "MalformedXML", "MissingContentMD5"})
 UNKNOWN_STATUS: Final = frozenset({405, 501})
 
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from xwheel.plugin import LogKey
+from xwheel_run_logs import LogKey
 
 from xwheel_log_s3.parts import Part
 

@@ -16,9 +16,7 @@ class Options(PluginOptions):
 
     bucket: str = Field(default="", max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$|^$")
     """The bucket, which must be there already; needed where the settings choose this store."""
-    prefix: str = Field(
-        default="xwheel-logs", max_length=200, pattern=r"^[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*$|^$"
-    )
+    prefix: str = Field(default="xwheel-logs", max_length=200, pattern=r"^[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*$|^$")
     """What the names of all objects begin with; empty for nothing."""
     endpoint_url: str | None = Field(default=None, max_length=500, pattern=r"^https?://[^/@\s]+(/[^@\s]*)?$")
     """Address of a service other than Amazon's, such as https://minio.example.com:9000."""

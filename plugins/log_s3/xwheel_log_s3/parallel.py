@@ -64,8 +64,7 @@ def run_all(tasks: Sequence[Callable[[], T]], parallel: int) -> list[T]:
 
     # daemons: a service that hangs must not keep the process from ending
     threads = [
-        threading.Thread(target=work, name="xwheel-log-s3", daemon=True)
-        for _ in range(min(parallel, len(tasks)))
+        threading.Thread(target=work, name="xwheel-log-s3", daemon=True) for _ in range(min(parallel, len(tasks)))
     ]
     for thread in threads:
         thread.start()

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from xwheel.plugin import LogChunk, LogEnd, LogKey
+from xwheel_run_logs import LogChunk, LogEnd, LogKey
 
 TAIL: Final = 64 * 1024
 """Bytes of text up to which the last object of a log is written again with what comes next."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from xwheel.plugin import ConfigError, LogChunk, LogEnd, LogKey
+from xwheel.plugin import ConfigError
+from xwheel_run_logs import LogChunk, LogEnd, LogKey
 
 from xwheel_log_s3.bucket import Bucket, LogS3Error, MissingObjectError
 from xwheel_log_s3.memory import Known, Memory
@@ -39,7 +40,7 @@ COMPACTED: Final = 512
 
 
 class S3Logs:
-    """Keeps logs in a bucket; see :class:`~xwheel.plugin.LogStore` and :mod:`xwheel_log_s3.parts`.
+    """Keeps logs in a bucket; see :class:`~xwheel_run_logs.LogStore` and :mod:`xwheel_log_s3.parts`.
 
     A chunk of a log is one request, and one more where this node does not know the log. The last object of a log is
     written again while it is short, and what a log left in many objects is put together when it ends.
@@ -58,9 +59,7 @@ class S3Logs:
     def check(self) -> None:
         """Refuse options without a bucket."""
         if not self._options.bucket:
-            raise ConfigError(
-                f"plugins.options.{PLUGIN}.bucket: is missing: name the bucket that keeps the logs"
-            )
+            raise ConfigError(f"plugins.options.{PLUGIN}.bucket: is missing: name the bucket that keeps the logs")
 
     def append(self, chunks: Sequence[LogChunk]) -> Sequence[int]:
         """Append lines; logs at the same time, and the chunks of each in one request."""
@@ -96,8 +95,7 @@ class S3Logs:
             wanted = needed(chosen, from_line, max_bytes)
             try:
                 texts = run_all(
-                    [partial(self._get, folder + part.name, deadline) for part in wanted],
-                    self._options.parallel,
+                    [partial(self._get, folder + part.name, deadline) for part in wanted], self._options.parallel
                 )
             except MissingObjectError:
                 # it was just put into a larger one
@@ -124,12 +122,7 @@ class S3Logs:
         self._bucket.delete(names, deadline)
 
     def _append(
-        self,
-        key: LogKey,
-        chunks: Sequence[LogChunk],
-        replaced: list[str],
-        ended: list[LogKey],
-        deadline: Deadline,
+        self, key: LogKey, chunks: Sequence[LogChunk], replaced: list[str], ended: list[LogKey], deadline: Deadline
     ) -> list[int]:
         """Append chunks of one log and return what to answer to each; note what is to be tidied."""
         known = self._memory.get(key)
@@ -188,9 +181,7 @@ class S3Logs:
             return known._replace(is_sure=True)
         if known is not None and known.next_line > end.next_line:
             self._memory.forget([key])  # somebody deleted it
-        return Known(
-            next_line=end.next_line, tail_line=end.next_line, is_sure=True, is_complete=end.is_complete
-        )
+        return Known(next_line=end.next_line, tail_line=end.next_line, is_sure=True, is_complete=end.is_complete)
 
     def _tidy(self, ended: Sequence[LogKey], replaced: list[str], outer: Deadline) -> None:
         """Put together what logs that ended left in many objects, and delete objects whose lines are in others.
@@ -203,9 +194,7 @@ class S3Logs:
                 self._compact(ended, replaced, deadline)
             self._bucket.delete(replaced, deadline)
         except (LogS3Error, ValueError) as error:
-            logger.warning(
-                "objects of logs were not put together, which costs space and harms nothing: %s", error
-            )
+            logger.warning("objects of logs were not put together, which costs space and harms nothing: %s", error)
 
     def _compact(self, keys: Sequence[LogKey], replaced: list[str], deadline: Deadline) -> None:
         tasks = [partial(self._parts, key, deadline) for key in keys]
@@ -222,14 +211,10 @@ class S3Logs:
                     work.append(partial(self._join, key, group, is_last, replaced, deadline))
             folder = self._folder(key)
             kept = {*chosen, *(part for part in parts if part.is_last and part.next_line == end.next_line)}
-            replaced += [
-                folder + part.name for part in parts if part.next_line <= end.next_line and part not in kept
-            ]
+            replaced += [folder + part.name for part in parts if part.next_line <= end.next_line and part not in kept]
         run_all(work, self._options.parallel)
 
-    def _join(
-        self, key: LogKey, group: Sequence[Part], is_last: bool, replaced: list[str], deadline: Deadline
-    ) -> None:
+    def _join(self, key: LogKey, group: Sequence[Part], is_last: bool, replaced: list[str], deadline: Deadline) -> None:
         """Write the lines of neighbours into one object."""
         folder = self._folder(key)
         text = join(group, [self._get(folder + part.name, deadline) for part in group], group[0].first_line)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from xwheel import Config
-from xwheel.plugin import LogKey
 from xwheel_devtools.testing import sample_log_chunk
+from xwheel_run_logs import LogKey
 
 from xwheel_log_sql.options import Options
 from xwheel_log_sql.store import SqlLogs

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 from sqlalchemy import create_engine, text
 from xwheel import Config
-from xwheel.plugin import LogKey, LogStore
+from xwheel_run_logs import LogKey, LogStore
 
 from xwheel_log_sql import xwheel_register_log_stores
 from xwheel_log_sql.options import Options

@@ -12,8 +12,8 @@ from threading import Event, Thread
 import pytest
 from conftest import Make, read_log
 from sqlalchemy import create_engine, inspect
-from xwheel.plugin import LogEnd, LogKey
 from xwheel_devtools.testing import check_log_store, sample_log_chunk, sample_log_key
+from xwheel_run_logs import LogEnd, LogKey
 
 from xwheel_log_sql.store import SqlLogs
 
@@ -98,9 +98,7 @@ def _follow(store: SqlLogs, key: LogKey, whole: str, is_over: Event, is_followed
             assert text.count("\n") >= found.next_line - 1
 
 
-def test_nodes_that_write_the_same_log_to_its_end(
-    url: str, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_that_write_the_same_log_to_its_end(url: str, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small pieces, so that the end of the log becomes one again and again, while another node reads."""
     for name, size in (("pieces.LEAST_PIECE", 300), ("pieces.PIECE", 900), ("store.LEAST_PIECE", 300)):
         monkeypatch.setattr(f"xwheel_log_sql.{name}", size)
@@ -142,7 +140,4 @@ def test_both_tables_have_a_key_that_look_ups_use(url: str, make: Make) -> None:
     found = inspect(engine)
     keys = {name: found.get_pk_constraint(name)["constrained_columns"] for name in found.get_table_names()}
     engine.dispose()
-    assert keys == {
-        "xwheel_log": ["run_id", "created_ms"],
-        "xwheel_log_piece": ["run_id", "created_ms", "first_line"],
-    }
+    assert keys == {"xwheel_log": ["run_id", "created_ms"], "xwheel_log_piece": ["run_id", "created_ms", "first_line"]}

@@ -68,15 +68,19 @@ def test_without_options_logs_lie_beside_the_nodes_sqlite_file(tmp_path: Path) -
     assert {path.name for path in tmp_path.iterdir()} == {"xwheel-logs.db"}
 
 
+@pytest.mark.parametrize("places", ["h1:5432,h2:5432", "h1,h2"])
+def test_of_several_servers_one_must_be_named(places: str) -> None:
+    given = config_of(url=f"postgresql+psycopg://u:canary@{places}/db")
+    with pytest.raises(ConfigError, match="names several servers, and logs take one") as refused:
+        register(given).check()
+    assert "canary" not in str(refused.value)
+
+
 @pytest.mark.parametrize("apart", [{}, {"password": "s3cret"}, {"password_file": "FILE"}])
 def test_without_options_logs_lie_in_the_nodes_database(apart: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "password").write_text("s3cret\nmore\n")
     given = {name: value.replace("FILE", str(tmp_path / "password")) for name, value in apart.items()}
-    url = (
-        "mariadb://xwheel@db.example.com:3307/jobs"
-        if apart
-        else "mysql://xwheel:s3cret@db.example.com:3307/jobs"
-    )
+    url = "mariadb://xwheel@db.example.com:3307/jobs" if apart else "mysql://xwheel:s3cret@db.example.com:3307/jobs"
     store = register(config_of(url=url, **given))
     store.check()
     engine = store._connections._get_engine()
@@ -89,9 +93,7 @@ def test_options_name_another_database(tmp_path: Path) -> None:
     given = {"url": "postgresql://logs@db.example.com/logs", "password_file": str(file)}
     config = Config(plugins={"options": {"log_sql": given}})  # type: ignore[arg-type]
     store = register(config, **read_options(config, "log_sql", Options).model_dump(exclude={"password_file"}))
-    assert store._connections._get_engine().url == make_url(
-        "postgresql+psycopg://logs:s3cret@db.example.com/logs"
-    )
+    assert store._connections._get_engine().url == make_url("postgresql+psycopg://logs:s3cret@db.example.com/logs")
 
 
 def test_a_driver_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,4 +104,4 @@ def test_a_driver_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_plugin_is_loaded_as_a_node_does() -> None:
     plugins = load_plugin("log_sql")
-    assert "sql" in plugins.log_stores
+    assert "sql" in plugins.registered("xwheel_register_log_stores")

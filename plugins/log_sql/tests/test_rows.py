@@ -10,8 +10,8 @@ from conftest import Make, read_log
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, event, text
-from xwheel.plugin import LogChunk, LogKey
 from xwheel_devtools.testing import sample_log_chunk, sample_log_key
+from xwheel_run_logs import LogChunk, LogKey
 
 from xwheel_log_sql.pieces import LEAST_PIECE, PIECE, Log, extend
 from xwheel_log_sql.store import SqlLogs
@@ -27,10 +27,7 @@ def ask(url: str, query: str) -> list[Any]:
 
 def fill(store: SqlLogs, key: LogKey, lines: list[str], size: int) -> None:
     """Append lines in chunks of a size, many chunks a call."""
-    chunks = [
-        sample_log_chunk(key, number + 1, lines[number : number + size])
-        for number in range(0, len(lines), size)
-    ]
+    chunks = [sample_log_chunk(key, number + 1, lines[number : number + size]) for number in range(0, len(lines), size)]
     for number in range(0, len(chunks), 500):
         store.append(chunks[number : number + 500])
 
@@ -144,9 +141,7 @@ def test_a_call_is_few_statements_whatever_the_number_of_chunks(url: str, make: 
     keys = [sample_log_key(number) for number in range(1, 501)]
     store.append([sample_log_chunk(keys[0], 1, ["first"])])
     statements: list[str] = []
-    event.listen(
-        store._connections._get_engine(), "before_cursor_execute", lambda *given: statements.append(given[2])
-    )
+    event.listen(store._connections._get_engine(), "before_cursor_execute", lambda *given: statements.append(given[2]))
     assert store.append([sample_log_chunk(key, 1, ["first"]) for key in keys]) == [2] * 500
     assert store.append([sample_log_chunk(key, 2, ["x" * 99] * 200) for key in keys]) == [202] * 500
     words = [statement.split()[0] for statement in statements if not statement.startswith("BEGIN")]
@@ -208,9 +203,7 @@ def test_any_chunks_of_any_sizes_make_up_the_log(lengths: list[int], cuts: list[
         assert answers == [chunk.next_line for chunk in chunks]
         assert len(log.tail) < LEAST_PIECE
     assert all(len(piece.text) >= LEAST_PIECE for piece in pieces)
-    assert b"".join([*(piece.text for piece in pieces), log.tail]).decode() == "".join(
-        f"{line}\n" for line in lines
-    )
+    assert b"".join([*(piece.text for piece in pieces), log.tail]).decode() == "".join(f"{line}\n" for line in lines)
     line = 1
     for piece in pieces:
         assert piece.first_line == line

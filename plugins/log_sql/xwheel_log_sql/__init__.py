@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from xwheel.plugin import LogStore, hookimpl
+from xwheel.plugin import hookimpl
+from xwheel_run_logs import LogStore
 
 from xwheel_log_sql.options import Options
 

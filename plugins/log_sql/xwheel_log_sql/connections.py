@@ -86,10 +86,7 @@ class Connections:
             self._local.deadline = deadline
             for attempt in range(1, ATTEMPTS + 1):
                 try:
-                    with (
-                        engine.connect().execution_options(log_write=write) as conn,
-                        conn.begin(),
-                    ):
+                    with engine.connect().execution_options(log_write=write) as conn, conn.begin():
                         return work(conn)
                 except (DBAPIError, PoolTimeout) as error:
                     if attempt == ATTEMPTS or deadline.is_over() or not _may_be_repeated(error):
@@ -109,10 +106,13 @@ class Connections:
         own = self._options.url
         if own is not None:
             return parse_url(own.get_secret_value())
+        several = "names several servers, and logs take one: name it in plugins.options.log_sql.url"
         try:
             url = parse_url(self._database.url)
         except ValueError as error:
-            raise ConfigError(f"database.url {error}") from None
+            raise ConfigError(f"database.url {error}; or it {several}") from None
+        if "," in (url.host or "") or not isinstance(url.query.get("host", ""), str):
+            raise ConfigError(f"database.url {several}")
         if url.get_backend_name() != "sqlite":
             return url
         # a file of its own: SQLite has one writer at a time, and the scheduler's must not wait for logs
@@ -129,9 +129,7 @@ class Connections:
                 try:
                     return path.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
                 except (OSError, UnicodeDecodeError) as error:
-                    raise ConfigError(
-                        f"database.password_file: cannot read {path}: {type(error).__name__}"
-                    ) from None
+                    raise ConfigError(f"database.password_file: cannot read {path}: {type(error).__name__}") from None
         return None if given is None else given.get_secret_value()
 
     def _get_engine(self) -> Engine:
@@ -169,9 +167,7 @@ class Connections:
         event.listen(engine, "checkout", lambda connection, *_: self._local.deadline.watch(connection))
         return engine
 
-    def _connect(
-        self, dialect: Any, _record: object, arguments: Sequence[Any], options: dict[str, Any]
-    ) -> Any:
+    def _connect(self, dialect: Any, _record: object, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
         connection = dialect.connect(*arguments, **options)
         self._local.deadline.watch(connection)  # also what SQLAlchemy asks a new connection
         return connection

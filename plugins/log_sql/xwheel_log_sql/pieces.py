@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from xwheel.plugin import LogChunk
+from xwheel_run_logs import LogChunk
 
 LEAST_PIECE: Final = 16 * 1024
 """Bytes of text from which a log's end becomes a piece."""

@@ -8,21 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, tuple_
-from xwheel.plugin import LogChunk, LogEnd, LogKey
+from xwheel_run_logs import LogChunk, LogEnd, LogKey
 
 from xwheel_log_sql import tables
 from xwheel_log_sql.connections import Connections, LogSqlError
 from xwheel_log_sql.options import Options
-from xwheel_log_sql.pieces import (
-    LEAST_PIECE,
-    Log,
-    Piece,
-    behind,
-    extend,
-    pack,
-    unpack,
-    whole_lines,
-)
+from xwheel_log_sql.pieces import LEAST_PIECE, Log, Piece, behind, extend, pack, unpack, whole_lines
 
 if TYPE_CHECKING:
     from xwheel import Config
@@ -35,7 +26,7 @@ MAX_SPANS: Final = 4096
 
 
 class SqlLogs:
-    """Keeps logs in two tables; see :class:`~xwheel.plugin.LogStore`.
+    """Keeps logs in two tables; see :class:`~xwheel_run_logs.LogStore`.
 
     An append locks the rows of its logs, so what several nodes append at once comes one after the other: no gap and no
     line twice. All that is asked of the database in one call is one transaction of a few statements.
@@ -97,9 +88,7 @@ class SqlLogs:
             log = _read_log(conn, key)
             if log is None or from_line >= log.next_line:
                 return b""
-            text, line = (
-                _read_pieces(conn, key, from_line, max_bytes) if from_line < log.tail_line else (b"", 0)
-            )
+            text, line = _read_pieces(conn, key, from_line, max_bytes) if from_line < log.tail_line else (b"", 0)
             if not line:
                 return log.tail[behind(log.tail, from_line - log.tail_line) :]
             # what became a piece since the row was read is in the tail no more
@@ -148,9 +137,7 @@ class SqlLogs:
         try:
             return self._connections.run(work, write=True)
         except LogSqlError as error:
-            raise LogSqlError(
-                f"{error}: let this user make the tables of logs, or make them for it"
-            ) from None
+            raise LogSqlError(f"{error}: let this user make the tables of logs, or make them for it") from None
 
 
 def _read_logs(conn: Connection, keys: Sequence[LogKey]) -> dict[LogKey, Log]:
@@ -232,6 +219,5 @@ def _among(table: Any, keys: Iterable[LogKey]) -> ColumnElement[bool]:
     """Return the condition for rows of these logs; the first half of it is what every database looks up by index."""
     pairs = [(key.run_id, key.created_ms) for key in keys]
     return and_(
-        table.c.run_id.in_([run_id for run_id, _ in pairs]),
-        tuple_(table.c.run_id, table.c.created_ms).in_(pairs),
+        table.c.run_id.in_([run_id for run_id, _ in pairs]), tuple_(table.c.run_id, table.c.created_ms).in_(pairs)
     )

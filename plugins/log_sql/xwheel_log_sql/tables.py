@@ -26,11 +26,7 @@ Run: TypeAlias = Callable[[Callable[[Connection], Any]], Any]
 
 _metadata: Final = MetaData()
 _BYTES: Final = LargeBinary().with_variant(MEDIUMBLOB(), "mysql", "mariadb")
-_OPTIONS: Final[dict[str, Any]] = {
-    "mysql_engine": "InnoDB",
-    "mysql_row_format": "DYNAMIC",
-    "mysql_charset": "utf8mb4",
-}
+_OPTIONS: Final[dict[str, Any]] = {"mysql_engine": "InnoDB", "mysql_row_format": "DYNAMIC", "mysql_charset": "utf8mb4"}
 
 
 def _number(name: str, *, key: bool = False) -> Column[Any]:
@@ -73,9 +69,7 @@ def _insert(table: Table, more: str = "") -> TextClause:
 INSERT_LOG: Final = _insert(logs)
 INSERT_PIECE: Final = _insert(pieces)
 _UPDATE: Final = {
-    True: _insert(
-        logs, " ON DUPLICATE KEY UPDATE " + ", ".join(f"{name} = VALUES({name})" for name in _CHANGED)
-    ),
+    True: _insert(logs, " ON DUPLICATE KEY UPDATE " + ", ".join(f"{name} = VALUES({name})" for name in _CHANGED)),
     False: _insert(
         logs,
         " ON CONFLICT (run_id, created_ms) DO UPDATE SET "

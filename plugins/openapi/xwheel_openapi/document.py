@@ -217,9 +217,7 @@ def _parameters(item: Described, components: Json) -> list[Json]:
             "name": name,
             "in": "path",
             "required": True,
-            "schema": _clean(
-                PATH_FIELDS["id" if name in item.ids else name if name in PATH_FIELDS else "name"]
-            ),
+            "schema": _clean(PATH_FIELDS["id" if name in item.ids else name if name in PATH_FIELDS else "name"]),
         }
         for name in _fields_of(item.path)
     ]
@@ -227,9 +225,7 @@ def _parameters(item: Described, components: Json) -> list[Json]:
     if query is not None:
         schema = components[query.__name__]
         required = set(schema.get("required", ()))
-        made += [
-            _query_parameter(name, rule, name in required) for name, rule in schema["properties"].items()
-        ]
+        made += [_query_parameter(name, rule, name in required) for name, rule in schema["properties"].items()]
     named = [*item.operation.headers, *([REASON_HEADER] if _takes_reason(item) else ())]
     made += [{"name": name, "in": "header", **HEADERS[name]} for name in named]
     return made
@@ -271,10 +267,7 @@ def _responses(item: Described) -> Json:
         if str(status) in made:
             continue
         titles = "; ".join(f"`{slug}`: {FAULTS[slug][1]}" for slug in slugs)
-        made[str(status)] = {
-            "description": titles,
-            "content": {PROBLEM_TYPE: {"schema": {"$ref": REF + "Problem"}}},
-        }
+        made[str(status)] = {"description": titles, "content": {PROBLEM_TYPE: {"schema": {"$ref": REF + "Problem"}}}}
         if status == HTTPStatus.UNAUTHORIZED:
             made[str(status)]["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -321,10 +314,7 @@ def _link(found: Sequence[Described], paths: Json) -> None:
             if status == HTTPStatus.OK and item.method != "GET":
                 continue
             links = {
-                other.id: {
-                    "operationId": other.id,
-                    "parameters": {parameter: f"$response.body#/{field}"},
-                }
+                other.id: {"operationId": other.id, "parameters": {parameter: f"$response.body#/{field}"}}
                 for other in found
                 if f"{{{parameter}}}" in other.path
                 and other.id != item.id

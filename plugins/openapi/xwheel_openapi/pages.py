@@ -19,9 +19,7 @@ from xwheel_openapi.words import TAGS
 
 HTML: Final = "text/html; charset=utf-8"
 CSS: Final = "text/css; charset=utf-8"
-CSP: Final = (
-    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+CSP: Final = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
 class Documents:
@@ -232,6 +230,5 @@ def _words(text: str) -> str:
     """Return text with what stands between backticks as code."""
     parts = escape(text).split("`")
     return "".join(
-        f"<code>{part}</code>" if place % 2 and place < len(parts) - 1 else part
-        for place, part in enumerate(parts)
+        f"<code>{part}</code>" if place % 2 and place < len(parts) - 1 else part for place, part in enumerate(parts)
     )

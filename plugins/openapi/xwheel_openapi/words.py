@@ -103,9 +103,7 @@ CALENDAR: Final[dict[str, Any]] = {
     "title": "Calendar",
     "description": "The entries of a calendar, which add up; docs/reference/api.md tells what each holds.",
     "type": "object",
-    "properties": {
-        key: {"type": "string"} if key in {"holidays", "workdays", "weekdays"} else _TEXTS for key in KEYS
-    },
+    "properties": {key: {"type": "string"} if key in {"holidays", "workdays", "weekdays"} else _TEXTS for key in KEYS},
     "additionalProperties": False,
     "minProperties": 1,
     "examples": [{"weekdays": "SAT,SUN", "dates": ["2026-12-24", "2026-12-27..2026-12-31"]}],

@@ -2,5 +2,6 @@
 
 ``counting`` counts runs again, hour by hour, so that no outcome has to write anything; the holder of partition 0 does
 it, and ``sweep`` deletes what is old. The rows are in ``tables`` and ``storage``, the calls in ``resources`` and
-``messages``, the commands in ``commands``.
+``messages``, the commands in ``commands``; ``last_and_next`` tells how jobs ran lately, and which fire next, as
+``recent`` asks the database.
 """

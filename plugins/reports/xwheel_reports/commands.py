@@ -33,12 +33,8 @@ def overview(node: NodeApi) -> None:
         return
     day = found.pop("last_day")
     paused = found.pop("paused_since_ms")
-    schedules = (
-        "fire" if paused is None else f"paused since {local_time(paused)}; 'xwheel resume' lets them fire"
-    )
-    print_fields(
-        [*((name.replace("_", " "), value) for name, value in found.items()), ("schedules", schedules)]
-    )
+    schedules = "fire" if paused is None else f"paused since {local_time(paused)}; 'xwheel resume' lets them fire"
+    print_fields([*((name.replace("_", " "), value) for name, value in found.items()), ("schedules", schedules)])
     typer.echo("\nruns due in the last 24 hours")
     print_fields((name.replace("_", " "), value) for name, value in day.items())
 

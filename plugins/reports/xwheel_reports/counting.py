@@ -144,9 +144,7 @@ class ReportLoop:
         return hours + late
 
 
-def compare(
-    counted: Sequence[JobHour], known: Sequence[JobHour], *, is_whole: bool
-) -> tuple[list[int], list[JobHour]]:
+def compare(counted: Sequence[JobHour], known: Sequence[JobHour], *, is_whole: bool) -> tuple[list[int], list[JobHour]]:
     """Decide what to write so that the report says what was counted.
 
     Args:
@@ -160,8 +158,6 @@ def compare(
     old: Mapping[int, JobHour] = {row.job_id: row for row in known}
     rows = [row for row in counted if old.get(row.job_id) != row]
     if not is_whole:
-        return [], [
-            row for row in rows if row.job_id not in old or row.counts.fires >= old[row.job_id].counts.fires
-        ]
+        return [], [row for row in rows if row.job_id not in old or row.counts.fires >= old[row.job_id].counts.fires]
     seen = {row.job_id for row in counted}
     return [job_id for job_id in old if job_id not in seen], rows

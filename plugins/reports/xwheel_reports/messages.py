@@ -1,16 +1,20 @@
-"""What calls for figures take and give."""
+"""What the calls take and give."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 from xwheel.api.schema import fields
-from xwheel.api.schema.derived import fields_of
+from xwheel.api.schema.derived import fields_of, page_of
 from xwheel.api.schema.messages import Input
+from xwheel.model import Run
 
+from xwheel_reports.recent import NextFire
 from xwheel_reports.storage import MOST_BUCKETS, Counts
+
+MAX_RECENT: Final = 100
 
 
 class ReportBy(StrEnum):
@@ -67,3 +71,43 @@ class OverviewView(Struct, frozen=True, kw_only=True):
     declaration_conflicts: int
     paused_since_ms: int | None
     last_day: CountsView
+
+
+class RecentQuery(Input, frozen=True, kw_only=True):
+    """Of which jobs."""
+
+    job_id: Annotated[tuple[fields.Id, ...], Meta(min_length=1, max_length=MAX_RECENT)]
+
+
+@fields_of(Run, "id state due_ms accepted_ms finished_ms")
+class RecentRun(Struct, frozen=True, kw_only=True):
+    """A run in short."""
+
+
+class RecentItem(Struct, frozen=True, kw_only=True):
+    """The last runs of a job, newest first."""
+
+    job_id: int
+    runs: list[RecentRun]
+
+
+class RecentView(Struct, frozen=True, kw_only=True):
+    """The last runs of jobs; those that the caller may not read are missing, as are those that do not exist."""
+
+    items: list[RecentItem]
+
+
+class UpcomingQuery(Input, frozen=True, kw_only=True):
+    """How many of the next fires, until when, of which group."""
+
+    until_ms: fields.Time | None = None
+    group_id: fields.Id | None = None
+    limit: fields.PageSize = 50
+
+
+@fields_of(NextFire)
+class UpcomingItem(Struct, frozen=True, kw_only=True):
+    """The next fire of a job."""
+
+
+UpcomingPage = page_of("UpcomingPage", UpcomingItem, "next fires, of which there is no more than one")

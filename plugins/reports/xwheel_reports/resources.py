@@ -66,14 +66,8 @@ class ReportResource:
             totals = storage.get_totals(
                 conn, from_ms, to_ms, group_id=query.group_id, job_id=query.job_id, groups=groups
             )
-        items = [
-            BucketView(from_ms=bucket.from_ms, counts=CountsView(**bucket.counts._asdict()))
-            for bucket in found
-        ]
-        reply(
-            resp,
-            ReportView(from_ms=from_ms, to_ms=to_ms, items=items, totals=CountsView(**totals._asdict())),
-        )
+        items = [BucketView(from_ms=bucket.from_ms, counts=CountsView(**bucket.counts._asdict())) for bucket in found]
+        reply(resp, ReportView(from_ms=from_ms, to_ms=to_ms, items=items, totals=CountsView(**totals._asdict())))
 
 
 class OverviewResource:
@@ -108,9 +102,7 @@ class OverviewResource:
         reply(resp, view)
 
 
-def count_conflicts(
-    owners: Iterable[OwnsJobs], database: PluginDatabase, groups: Collection[int] | None
-) -> int:
+def count_conflicts(owners: Iterable[OwnsJobs], database: PluginDatabase, groups: Collection[int] | None) -> int:
     """Return how many groups, of some or of all, have executors that contradict each other about their jobs.
 
     Of plugins that own jobs, one that fails counts none.

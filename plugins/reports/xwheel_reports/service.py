@@ -11,6 +11,7 @@ from xwheel.plugin import Need, Of, Permission, PluginSite, ResourceRoute
 from xwheel.storage.database.engine import Database
 
 from xwheel_reports.counting import ReportLoop
+from xwheel_reports.last_and_next import RecentResource, UpcomingResource
 from xwheel_reports.resources import OverviewResource, ReportResource
 from xwheel_reports.sweep import ReportSweep
 
@@ -24,10 +25,7 @@ class Reports:
 
     name = "report"
     chapters: Mapping[str, str] = MappingProxyType(
-        {
-            "reports": "What became of runs, hour by hour or day by day.",
-            "overview": "Figures for a first look.",
-        }
+        {"reports": "What became of runs, hour by hour or day by day.", "overview": "Figures for a first look."}
     )
 
     def __init__(self, config: Config) -> None:
@@ -36,7 +34,7 @@ class Reports:
         self._sweep: ReportSweep
 
     def resources(self, site: PluginSite) -> Sequence[ResourceRoute]:
-        """Return both resources."""
+        """Return all resources."""
         upkeep, db = self._upkeep, cast("Database", site.database)
         interval_ms = upkeep.report_interval_s * 1000
         self._counting = ReportLoop(db, site.partitions, site.clock, interval_ms=interval_ms)
@@ -45,6 +43,8 @@ class Reports:
         return [
             ResourceRoute("/reports", ReportResource(site), needs),
             ResourceRoute("/overview", OverviewResource(site), needs),
+            ResourceRoute("/jobs/recent", RecentResource(db), needs),
+            ResourceRoute("/schedule/upcoming", UpcomingResource(db), needs),
         ]
 
     def step(self, now_ms: int) -> int:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Sequence
-from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
-from sqlalchemy import Connection, Select, case, delete, func, insert, literal_column, select
+from sqlalchemy import Connection, Select, Subquery, Table, case, delete, func, insert, literal_column, select
 from sqlalchemy.sql.elements import ColumnElement
 from xwheel.model import OPEN_STATES, PARTITIONS, RunState
 from xwheel.storage.database.rows import groups_among
 from xwheel.storage.retention import DAY_MS
-from xwheel.storage.schema.tables import IS_SENT, executor_group, job, run
+from xwheel.storage.runs import in_both
+from xwheel.storage.schema.tables import IS_SENT, executor_group, job, open_run
 
 from xwheel_reports.tables import hourly_report
 
@@ -25,6 +25,9 @@ HOUR_MS: Final = 3_600_000
 MOST_BUCKETS: Final = 1000
 MOST: Final = 10_000
 """The overview counts no further: this many means at least this many."""
+
+COUNTED: Final = ("group_id", "state", "skip_count", "due_ms", "accepted_ms", "finished_ms")
+IS_PLANNED: Final = open_run.c.state == RunState.PLANNED
 
 
 class Counts(NamedTuple):
@@ -90,35 +93,36 @@ class Bucket(NamedTuple):
     counts: Counts
 
 
-def count_part(
-    conn: Connection, from_ms: int, to_ms: int, after_job: int, last_job: int, limit: int
-) -> list[JobHour]:
+def count_part(conn: Connection, from_ms: int, to_ms: int, after_job: int, last_job: int, limit: int) -> list[JobHour]:
     """Count the runs that were due in a part of an hour, job by job in id order, for a range of jobs.
 
     Neither ``to_ms`` nor ``after_job`` is included. Reads every run of that part, by due time, and sorts them in
     memory; see :func:`find_part_end`.
     """
-    # the sum hides the column from the planner, which would otherwise walk all runs of these jobs
-    job_id = run.c.job_id + literal_column("0")
-    query = (
-        select(job_id.label("job"), func.max(run.c.group_id), *_counters())
-        .where(run.c.due_ms >= from_ms, run.c.due_ms < to_ms, job_id > after_job, job_id <= last_job)
-        .group_by(literal_column("job"))
-        .order_by(literal_column("job"))
-        .limit(limit)
-    )
+
+    def of(table: Table) -> Select[Any]:
+        # the sum hides the column from the planner, which would otherwise walk all runs of these jobs
+        job_id = table.c.job_id + literal_column("0")
+        query = select(job_id.label("job"), *(table.c[name] for name in COUNTED))
+        due = (table.c.due_ms >= from_ms, table.c.due_ms < to_ms)
+        return query.where(*due, job_id > after_job, job_id <= last_job)
+
+    run = in_both(of).subquery("due_then")
+    query = select(run.c.job, func.max(run.c.group_id), *_counters(run)).group_by(run.c.job)
+    query = query.order_by(run.c.job).limit(limit)
     return [_job_hour(row) for row in conn.execute(query)]
 
 
 def find_part_end(conn: Connection, from_ms: int, to_ms: int, limit: int) -> int:
     """Return until when no more than this many runs are due, or one millisecond later if they are due all at once."""
-    query = (
-        select(run.c.due_ms)
-        .where(run.c.due_ms >= from_ms, run.c.due_ms < to_ms)
-        .order_by(run.c.due_ms)
-        .limit(1)
-        .offset(limit)
-    )
+
+    def of(table: Table) -> Select[Any]:
+        due_ms = table.c.due_ms
+        query = select(due_ms).where(due_ms >= from_ms, due_ms < to_ms).order_by(due_ms)
+        return select(query.limit(limit + 1).subquery().c.due_ms)
+
+    due = in_both(of).subquery("due")
+    query = select(due.c.due_ms).order_by(due.c.due_ms).limit(1).offset(limit)
     found: int | None = conn.execute(query).scalar_one_or_none()
     return to_ms if found is None else max(found, from_ms + 1)
 
@@ -135,9 +139,7 @@ def list_hour(conn: Connection, hour_ms: int, after_job: int, last_job: int) -> 
     """Return what the report says of an hour and a range of jobs, ``after_job`` not included, in id order."""
     columns = [hourly_report.c[name] for name in ("job_id", "group_id", *Counts._fields)]
     query = select(*columns).where(
-        hourly_report.c.hour_ms == hour_ms,
-        hourly_report.c.job_id > after_job,
-        hourly_report.c.job_id <= last_job,
+        hourly_report.c.hour_ms == hour_ms, hourly_report.c.job_id > after_job, hourly_report.c.job_id <= last_job
     )
     return [_job_hour(row) for row in conn.execute(query.order_by(hourly_report.c.job_id))]
 
@@ -150,8 +152,7 @@ def replace_hour(conn: Connection, hour_ms: int, gone: Collection[int], rows: Se
         conn.execute(delete(hourly_report).where(same, hourly_report.c.job_id.in_(ids)))
     if rows:
         values: list[dict[str, int]] = [
-            {"hour_ms": hour_ms, "job_id": row.job_id, "group_id": row.group_id, **row.counts._asdict()}
-            for row in rows
+            {"hour_ms": hour_ms, "job_id": row.job_id, "group_id": row.group_id, **row.counts._asdict()} for row in rows
         ]
         conn.execute(insert(hourly_report), values)
 
@@ -239,11 +240,9 @@ def get_overview(conn: Connection, groups: Collection[int] | None = None) -> Ove
     return Overview(
         groups=_count(conn, select(executor_group.c.id)),
         jobs=_count(conn, select(job.c.id).where(job.c.deleted_ms.is_(None))),
-        scheduled_jobs=_count(
-            conn, select(job.c.id).where(job.c.partition.in_(partitions), job.c.next_fire_ms > 0)
-        ),
-        planned_runs=_count(conn, select(run.c.id).where(run.c.open_partition.in_(partitions))),
-        open_runs=_count(conn, select(run.c.id).where(IS_SENT)),
+        scheduled_jobs=_count(conn, select(job.c.id).where(job.c.partition.in_(partitions), job.c.next_fire_ms > 0)),
+        planned_runs=_count(conn, select(open_run.c.id).where(IS_PLANNED)),
+        open_runs=_count(conn, select(open_run.c.id).where(IS_SENT)),
     )
 
 
@@ -252,8 +251,8 @@ def _overview_of(conn: Connection, groups: Sequence[int]) -> Overview:
     some = there.limit(MOST).subquery("some")
     count = func.count(literal_column("1"))
     known, scheduled = conn.execute(select(count, func.count(some.c.next_fire_ms)).select_from(some)).one()
-    planned = select(run.c.group_id).where(run.c.open_partition.in_(range(PARTITIONS))).limit(MOST).subquery()
-    sent = select(run.c.group_id).where(IS_SENT).limit(MOST).subquery()
+    planned = select(open_run.c.group_id).where(IS_PLANNED).limit(MOST).subquery()
+    sent = select(open_run.c.group_id).where(IS_SENT).limit(MOST).subquery()
     open_runs = [
         int(conn.execute(select(count).select_from(rows).where(rows.c.group_id.in_(groups))).scalar_one())
         for rows in (planned, sent)
@@ -266,8 +265,7 @@ def _overview_of(conn: Connection, groups: Sequence[int]) -> Overview:
     )
 
 
-@cache
-def _counters() -> tuple[ColumnElement[Any], ...]:
+def _counters(run: Subquery) -> tuple[ColumnElement[Any], ...]:
     """Return one expression over run rows for each field of :class:`Counts`."""
 
     def count(*states: RunState) -> ColumnElement[Any]:
@@ -302,9 +300,7 @@ def _part(
     wanted = [hourly_report.c.hour_ms >= from_ms, hourly_report.c.hour_ms < to_ms]
     own = groups_among(groups, group_id)
     if own is not None:
-        wanted.append(
-            hourly_report.c.group_id == own[0] if len(own) == 1 else hourly_report.c.group_id.in_(own)
-        )
+        wanted.append(hourly_report.c.group_id == own[0] if len(own) == 1 else hourly_report.c.group_id.in_(own))
     if job_id is not None:
         wanted.append(hourly_report.c.job_id == job_id)
     return wanted

@@ -22,9 +22,7 @@ from xwheel_router_extra.sticky import Sticky
 
 
 def labelled(*labels: dict[str, str]) -> list[RegisteredExecutor]:
-    return [
-        replace(item, labels=mine) for item, mine in zip(sample_executors(len(labels)), labels, strict=True)
-    ]
+    return [replace(item, labels=mine) for item, mine in zip(sample_executors(len(labels)), labels, strict=True)]
 
 
 def choose(router: Any, executors: Sequence[RegisteredExecutor], job_id: int = 1, **more: Any) -> int:
@@ -91,9 +89,7 @@ def test_a_weight_of_zero_gets_nothing_unless_all_are_zero() -> None:
     assert {choose(router, labelled({"weight": "0"}, {"weight": "0"}), 2) for _ in range(50)} == {0, 1}
 
 
-def test_a_weight_that_is_no_number_counts_as_one_and_is_logged_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_weight_that_is_no_number_counts_as_one_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     router = Weighted()
     for text in ("much", "-1", "1001", "99999999999999999999", "²", ""):
@@ -138,8 +134,7 @@ def test_selectors(text: str, fits: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", ",", "a,", "a,,b", "=x", "a=", "a in ()", "a in (b", "a b", "a in b", "!", "!a=b", "a=b=c", "(a)"],
+    "text", ["", ",", "a,", "a,,b", "=x", "a=", "a in ()", "a in (b", "a b", "a in b", "!", "!a=b", "a=b=c", "(a)"]
 )
 def test_selectors_that_cannot_be_read(text: str) -> None:
     with pytest.raises(RouteError, match="cannot read .* as a selector: write key=value"):

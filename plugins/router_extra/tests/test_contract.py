@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from xwheel.plugin import RouteContext, Router, TakesOptions
-from xwheel_devtools.testing import (
-    check_router,
-    load_plugin,
-    sample_executors,
-    sample_job,
-    sample_route_context,
-)
+from xwheel_devtools.testing import check_router, load_plugin, sample_executors, sample_job, sample_route_context
 
 FOUND = load_plugin("router_extra").routers
 NAMES = [
@@ -34,10 +28,7 @@ NAMES = [
 def test_these_routers_are_there() -> None:
     assert sorted(FOUND.keys() - {"FIRST", "LAST", "RANDOM", "ROUND", "SHARDING_BROADCAST"}) == NAMES
     assert {name for name in NAMES if FOUND[name].asks} == {"BUSYOVER", "FAILOVER", "LABELS_ASKING"}
-    assert {name for name in NAMES if isinstance(FOUND[name], TakesOptions)} == {
-        "LABELS",
-        "LABELS_ASKING",
-    }
+    assert {name for name in NAMES if isinstance(FOUND[name], TakesOptions)} == {"LABELS", "LABELS_ASKING"}
 
 
 def options_of(router: Router) -> str:
@@ -61,9 +52,7 @@ def context_of(router: Router, executors: Any, job_id: int, **more: Any) -> Rout
     suspects=st.lists(st.booleans(), min_size=1, max_size=12),
     job_ids=st.lists(st.integers(1, 5), min_size=1, max_size=20),
 )
-def test_a_suspect_gets_nothing_while_there_are_others(
-    name: str, suspects: list[bool], job_ids: list[int]
-) -> None:
+def test_a_suspect_gets_nothing_while_there_are_others(name: str, suspects: list[bool], job_ids: list[int]) -> None:
     made = sample_executors(len(suspects))
     until = [1000 if suspect else 0 for suspect in suspects]
     executors = sorted(

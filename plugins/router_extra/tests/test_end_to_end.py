@@ -64,9 +64,7 @@ class Node(NodeProcess):
 
     def job(self, route: str, options: str = "", handler: str = "demo") -> int:
         body = {"group_id": self.group_id, "name": f"{route} {uuid4().hex[:8]}", "handler": handler}
-        return int(
-            self.call("POST", "jobs", {**body, "route_strategy": route, "route_options": options})["id"]
-        )
+        return int(self.call("POST", "jobs", {**body, "route_strategy": route, "route_options": options})["id"])
 
     def run(self, job_id: int) -> dict[str, Any]:
         """Run a job by hand and wait for the end."""

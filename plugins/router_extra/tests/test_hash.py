@@ -22,9 +22,7 @@ def hash_of(text: str) -> int:
 
 def expected(job_id: int, addresses: Sequence[str]) -> str:
     """Return the owner of the lowest place that is not below the job's, else of the lowest of all."""
-    ring = {
-        hash_of("SHARD-" + address + "-NODE-" + str(i)): address for address in addresses for i in range(100)
-    }
+    ring = {hash_of("SHARD-" + address + "-NODE-" + str(i)): address for address in addresses for i in range(100)}
     mine = hash_of(str(job_id))
     after = [place for place in ring if place >= mine]
     return ring[min(after)] if after else ring[min(ring)]
@@ -49,18 +47,12 @@ def test_a_thousand_cases_are_as_described() -> None:
     cases = 0
     for size in (1, 2, 3, 5, 8, 13, 21, 34, 55, 100):
         addresses = list(
-            {
-                f"http://10.{rng.randrange(256)}.{rng.randrange(256)}.{n}:{rng.randrange(1, 65536)}/"
-                for n in range(size)
-            }
+            {f"http://10.{rng.randrange(256)}.{rng.randrange(256)}.{n}:{rng.randrange(1, 65536)}/" for n in range(size)}
         )
         executors = executors_at(addresses)
         for _ in range(100):
             job_id = rng.choice([rng.randrange(1, 1000), rng.randrange(1, 2**53)])
-            assert choose(router, executors, job_id) == expected(job_id, sorted(addresses)), (
-                job_id,
-                addresses,
-            )
+            assert choose(router, executors, job_id) == expected(job_id, sorted(addresses)), (job_id, addresses)
             cases += 1
     assert cases == 1000
 

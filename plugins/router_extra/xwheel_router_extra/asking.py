@@ -32,6 +32,4 @@ class Busyover:
         for executor in context.executors:
             if context.idle_beat(executor.address):
                 return [executor]
-        raise NoExecutorYetError(
-            f"all of {len(context.executors)} executors are busy with this job or do not answer"
-        )
+        raise NoExecutorYetError(f"all of {len(context.executors)} executors are busy with this job or do not answer")

@@ -60,9 +60,7 @@ class _Listed:
         self.executors = sorted(context.executors, key=lambda item: item.registered_as)
         self.ring = rings.get(tuple(item.registered_as for item in self.executors))
         trusted = {item.address for item in context.trusted}
-        self.suspects = frozenset(
-            index for index, item in enumerate(self.executors) if item.address not in trusted
-        )
+        self.suspects = frozenset(index for index, item in enumerate(self.executors) if item.address not in trusted)
 
 
 class Rings:

@@ -42,9 +42,7 @@ class Labels:
         self.asks = asks
         self._lock = threading.Lock()
         self._plans: dict[str, Plan] = {}
-        self._fitting: OrderedDict[tuple[int, str], tuple[object, Sequence[RegisteredExecutor]]] = (
-            OrderedDict()
-        )
+        self._fitting: OrderedDict[tuple[int, str], tuple[object, Sequence[RegisteredExecutor]]] = OrderedDict()
 
     def check(self, options: str) -> None:
         """Refuse a selector that cannot be read, and a router that cannot be used with it."""
@@ -76,9 +74,7 @@ class Labels:
     def _parse(self, options: str) -> Plan:
         selector, bar, then = (part.strip() for part in options.partition(BAR))
         if not selector:
-            raise RouteError(
-                f"{self.name} needs a selector of labels, such as gpu=yes,zone in (a,b) | {DEFAULT}"
-            )
+            raise RouteError(f"{self.name} needs a selector of labels, such as gpu=yes,zone in (a,b) | {DEFAULT}")
         if bar and (not then or any(sign.isspace() or sign == BAR for sign in then)):
             raise RouteError(f"after {BAR} comes the name of one router, such as {DEFAULT}")
         if then.startswith("LABELS"):

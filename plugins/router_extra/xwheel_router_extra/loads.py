@@ -71,12 +71,7 @@ class Weighted:
         text = executor.labels.get(LABEL)
         if text is None:
             return 1
-        if (
-            text.isascii()
-            and text.isdigit()
-            and len(text) <= len(str(MAX_WEIGHT))
-            and int(text) <= MAX_WEIGHT
-        ):
+        if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_WEIGHT)) and int(text) <= MAX_WEIGHT:
             return int(text)
         key = (executor.address, text)
         if key not in self._warned and len(self._warned) < MAX_WARNED:

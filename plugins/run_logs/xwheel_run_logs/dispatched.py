@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from xwheel.config.sections import RunLogsSection
 from xwheel.plugin import Changes, PluginDatabase, Rows
 
+from xwheel_run_logs.settings import RunLogsSection
 from xwheel_run_logs.storage import RunLogRow, delete_ms
 from xwheel_run_logs.tables import NAME
 

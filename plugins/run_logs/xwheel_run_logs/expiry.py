@@ -12,10 +12,11 @@ from sqlalchemy import Connection
 from xwheel.clock import Clock
 from xwheel.errors import LogStoreError
 from xwheel.model import FINAL_STATES
-from xwheel.plugin import LogKey, PluginDatabase, PluginPartitions
+from xwheel.plugin import PluginDatabase, PluginPartitions
 from xwheel.scheduler.upkeep.sweep import Sweeps
 
 from xwheel_run_logs import storage
+from xwheel_run_logs.contract import LogKey
 from xwheel_run_logs.storage import OldLog, RunLogRow
 from xwheel_run_logs.stores import CheckedStore, LogStores
 
@@ -43,13 +44,7 @@ class LogExpiry:
     """
 
     def __init__(
-        self,
-        db: PluginDatabase,
-        partitions: PluginPartitions,
-        clock: Clock,
-        stores: LogStores,
-        *,
-        interval_ms: int,
+        self, db: PluginDatabase, partitions: PluginPartitions, clock: Clock, stores: LogStores, *, interval_ms: int
     ) -> None:
         self.deleted = 0
         self._db = db

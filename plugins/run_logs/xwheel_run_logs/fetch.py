@@ -11,18 +11,11 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 from xwheel.errors import LogStoreError
 from xwheel.model import FINAL_STATES, RunState
-from xwheel.plugin import (
-    LogAnswer,
-    LogChunk,
-    LogData,
-    LogKey,
-    LogQuestions,
-    PluginDatabase,
-    PluginPartitions,
-)
+from xwheel.plugin import LogAnswer, LogData, LogQuestions, PluginDatabase, PluginPartitions
 from xwheel.wire.contract import TEXTS_NO_LOG
 
 from xwheel_run_logs import storage
+from xwheel_run_logs.contract import LogChunk, LogKey
 from xwheel_run_logs.storage import OpenLog
 from xwheel_run_logs.stores import CheckedStore, LogStores
 
@@ -40,6 +33,7 @@ GIVE_UP_MS: Final = 600_000
 
 POLL_MS: Final = 200
 PAUSE_MS: Final = 1000
+REST_MS: Final = 30_000
 REMEMBERED: Final = 50_000
 MOST_PIECES: Final = 1000
 """Pieces that are fetched of one log after its run's end."""
@@ -128,7 +122,10 @@ class LogFetcher:
         pieces = self._read(self._questions.poll(POLL_MS if self._asked else 0), now_ms, found)
         ended = self._keep(pieces, now_ms, found)
         self._write(ended, found)
-        return 0 if self._asked else max(0, self._next_ms - now_ms)
+        if self._asked or self._next_ms <= now_ms:
+            return 0
+        # the node asks when the next one is due
+        return REST_MS
 
     def close(self) -> None:
         """Close all connections."""
@@ -199,9 +196,7 @@ class LogFetcher:
         text = usable_lines(asked.from_line, data, is_final=is_final)
         self._pieces[asked.log.id] += is_final
         is_whole = asked.from_line + text.count("\n") > data.to_line
-        is_last = is_final and (
-            (data.is_end and is_whole) or not text or self._pieces[asked.log.id] >= MOST_PIECES
-        )
+        is_last = is_final and ((data.is_end and is_whole) or not text or self._pieces[asked.log.id] >= MOST_PIECES)
         return LogChunk(
             key=_key(asked.log),
             job_id=asked.log.job_id,
@@ -315,11 +310,7 @@ def usable_lines(from_line: int, data: LogData, *, is_final: bool) -> str:
     kept: list[str] = []
     room = MOST_CHARACTERS
     for line in lines:
-        text = (
-            line
-            if len(line) <= LONGEST_LINE
-            else f"{line[:LONGEST_LINE]} … (a line of {len(line)} characters)"
-        )
+        text = line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} … (a line of {len(line)} characters)"
         room -= len(text) + 1
         if kept and room < 0:
             break  # the rest is asked for next

@@ -16,8 +16,10 @@ from typing import Final
 from pydantic import Field
 from xwheel.config import Config
 from xwheel.errors import ConfigError
-from xwheel.plugin import LogChunk, LogEnd, LogKey, LogStore, PluginOptions, hookimpl
+from xwheel.plugin import PluginOptions, hookimpl
 from xwheel.private_files import make_folder, open_file
+
+from xwheel_run_logs.contract import LogChunk, LogEnd, LogKey, LogStore
 
 PIECE: Final = 256 * 1024
 REMEMBERED: Final = 4096
@@ -66,7 +68,7 @@ class LogFiles:
             )
 
     def append(self, chunks: Sequence[LogChunk]) -> Sequence[int]:
-        """Append to the files; see :class:`~xwheel.plugin.LogStore`."""
+        """Append to the files; see :class:`~xwheel_run_logs.LogStore`."""
         answers: list[int] = []
         for key, group in groupby(chunks, key=lambda chunk: chunk.key):
             answers += self._append(key, list(group))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from xwheel.plugin import Observer, Resources, Tables, hookimpl
 
+from xwheel_run_logs.settings import RunLogsSection
+
 if TYPE_CHECKING:
     from xwheel import Config
 
@@ -24,7 +26,7 @@ def xwheel_register_observers(config: Config) -> Iterable[Observer]:
     """Return what notes which runs have a log that must be fetched; nothing where none is."""
     from xwheel_run_logs.dispatched import DispatchedLogs
 
-    settings = config.run_logs
+    settings = config.section("run_logs", RunLogsSection)
     return [DispatchedLogs(settings)] if settings.store and settings.fetch else []
 
 

@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 
 from xwheel.errors import ExecutorUnreachableError, LogStoreError, WireError
 from xwheel.model import FINAL_STATES, Run
-from xwheel.plugin import LogKey, LogText, PluginDatabase, ReadsLogs
+from xwheel.plugin import LogText, PluginDatabase, ReadsLogs
 from xwheel.wire.contract import TEXTS_NO_LOG
 
 from xwheel_run_logs import storage
+from xwheel_run_logs.contract import LogKey
 from xwheel_run_logs.storage import RunLogRow
 from xwheel_run_logs.stores import CheckedStore, LogStores
 
@@ -102,9 +103,7 @@ class LogReader:
             if row is None or store is None:
                 raise
             return self._last_stored(run, store, row, lines)._replace(note=_note(run))
-        if (
-            row is not None and store is not None and not text.content
-        ):  # deleted there, or no line written so far
+        if row is not None and store is not None and not text.content:  # deleted there, or no line written so far
             return self._last_stored(run, store, row, lines)
         return text
 

@@ -6,22 +6,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from xwheel import Config, Run
-from xwheel.plugin import (
-    LogPart,
-    LogReceipt,
-    LogText,
-    Need,
-    Of,
-    PartHealth,
-    Permission,
-    PluginSite,
-    ResourceRoute,
-)
+from xwheel.plugin import LogPart, LogReceipt, LogText, Need, Of, PartHealth, Permission, PluginSite, ResourceRoute
 
+from xwheel_run_logs import storage
 from xwheel_run_logs.expiry import LogExpiry
 from xwheel_run_logs.fetch import LogFetcher
 from xwheel_run_logs.reading import LogReader
 from xwheel_run_logs.resources import LogSearchResource
+from xwheel_run_logs.settings import RunLogsSection
 from xwheel_run_logs.shipped import ShippedLogs
 from xwheel_run_logs.stores import LogStores
 
@@ -37,6 +29,7 @@ class KeptLogs:
     """
 
     name = "log-fetch"
+    due = storage.FETCH
     chapters: Mapping[str, str] = MappingProxyType({})
     stores: LogStores
     reader: LogReader
@@ -44,6 +37,7 @@ class KeptLogs:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._settings = config.section("run_logs", RunLogsSection)
         self._site: PluginSite
         self._fetcher: LogFetcher | None = None
 
@@ -55,7 +49,7 @@ class KeptLogs:
         """
         config, db = self._config, site.database
         self._site, self._fetcher = site, None
-        self.stores = LogStores(site.registered("xwheel_register_log_stores"), config.run_logs, site.clock)
+        self.stores = LogStores(site.registered("xwheel_register_log_stores"), self._settings, site.clock)
         self.reader = LogReader(db, self.stores, site.executors.logs)
         self.shipped = ShippedLogs(db, self.stores)
         search = LogSearchResource(db, self.reader, threads=config.api.threads)
@@ -73,9 +67,7 @@ class KeptLogs:
         """Return whether there is a store, so that executors shall ship."""
         return self.stores.chosen is not None
 
-    def take_logs(
-        self, instance: str, parts: Sequence[LogPart], group_id: int | None
-    ) -> Sequence[LogReceipt]:
+    def take_logs(self, instance: str, parts: Sequence[LogPart], group_id: int | None) -> Sequence[LogReceipt]:
         """Keep what an executor ships."""
         return self.shipped.take(instance, parts, group_id)
 
@@ -104,7 +96,7 @@ class KeptLogs:
                 self._site.partitions,
                 self._site.executors.log_questions(),
                 self.stores,
-                interval_ms=round(self._config.run_logs.fetch_interval_s * 1000),
+                interval_ms=round(self._settings.fetch_interval_s * 1000),
             )
         return self._fetcher.step(now_ms)
 

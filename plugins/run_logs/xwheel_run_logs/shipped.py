@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from xwheel.errors import DuplicateError
-from xwheel.plugin import LogChunk, LogKey, LogPart, LogReceipt, PluginDatabase
+from xwheel.plugin import LogPart, LogReceipt, PluginDatabase
 from xwheel.storage.database.rows import chunks
 
 from xwheel_run_logs import storage
+from xwheel_run_logs.contract import LogChunk, LogKey
 from xwheel_run_logs.storage import LogOwner, RunLogRow
 from xwheel_run_logs.stores import CheckedStore, LogStores
 
@@ -93,9 +94,7 @@ class ShippedLogs:
         ends = {run_id: store.find(_key(owner)) for run_id, owner in asked.items()}
         receipts = {
             run_id: LogReceipt(
-                run_id=run_id,
-                next_line=end.next_line if end else 1,
-                settled=end is not None and end.is_complete,
+                run_id=run_id, next_line=end.next_line if end else 1, settled=end is not None and end.is_complete
             )
             for run_id, end in ends.items()
         }

@@ -7,15 +7,16 @@ ship logs, and goes once the store has deleted the log.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 from xwheel.errors import DuplicateError
 from xwheel.model import RunState
 from xwheel.storage.database.bulk import ById, any_of, insert_many, update_many
 from xwheel.storage.retention import DAY_MS
-from xwheel.storage.schema.tables import job, run
+from xwheel.storage.runs import in_both
+from xwheel.storage.schema.tables import RUN_TABLES, job, open_run, run_history
 
 from xwheel_run_logs.tables import run_log
 
@@ -82,9 +83,8 @@ class OpenLog(NamedTuple):
     finished_ms: int | None
 
 
-_OWNERS: Final = ById(
-    run.c.id,
-    lambda among: (
+def _owners(run: Table) -> ById:
+    query = (
         select(
             run.c.id,
             run.c.job_id,
@@ -98,28 +98,47 @@ _OWNERS: Final = ById(
         )
         .join_from(run, run_log, run_log.c.id == run.c.id, isouter=True)
         .join(job, job.c.id == run.c.job_id, isouter=True)
-        .where(among)
-    ),
-)
+    )
+    return ById(run.c.id, query.where)
+
+
+_OWNERS: Final = [_owners(table) for table in RUN_TABLES]
+
+
+def _of_run(name: str) -> ColumnElement[Any]:
+    """Return a column of a log's run, wherever that is."""
+    return func.coalesce(open_run.c[name], run_history.c[name])
+
+
+def _with_runs(query: Select[Any]) -> Select[Any]:
+    for table in RUN_TABLES:
+        query = query.join(table, table.c.id == run_log.c.id, isouter=True)
+    return query
+
+
+FETCH: Final = select(func.min(run_log.c.fetch_ms))
+"""When the first log is to be fetched."""
 
 _DUE: Final = (
-    select(
-        run_log.c.id,
-        run_log.c.job_id,
-        run.c.group_id,
-        run_log.c.created_ms,
-        run_log.c.store,
-        run_log.c.fetch_ms,
-        run.c.state,
-        func.coalesce(run.c.address, ""),
-        run.c.finished_ms,
+    _with_runs(
+        select(
+            run_log.c.id,
+            run_log.c.job_id,
+            _of_run("group_id"),
+            run_log.c.created_ms,
+            run_log.c.store,
+            run_log.c.fetch_ms,
+            _of_run("state"),
+            func.coalesce(_of_run("address"), ""),
+            run_history.c.finished_ms,
+        ).select_from(run_log)
     )
-    .join_from(run_log, run, run.c.id == run_log.c.id)
     .where(
+        _of_run("id").is_not(None),
         run_log.c.fetch_ms <= bindparam("now_ms"),
         run_log.c.partition.in_(bindparam("partitions", expanding=True)),
         run_log.c.id.not_in(bindparam("asked", expanding=True)),
-        func.coalesce(run.c.address, "").not_in(bindparam("busy", expanding=True)),
+        func.coalesce(_of_run("address"), "").not_in(bindparam("busy", expanding=True)),
     )
     .order_by(run_log.c.fetch_ms)
     .limit(bindparam("most"))
@@ -133,9 +152,12 @@ def delete_ms(created_ms: int, days: int) -> int:
 
 def find_owners(conn: Connection, ids: Collection[int]) -> dict[int, LogOwner]:
     """Return runs by id, with what is known of their logs; unknown ids are missing."""
-    statement, values = _OWNERS(conn, sorted(ids))
-    rows = (LogOwner._make((*row[:8], bool(row[8]))) for row in conn.execute(statement, values))
-    return {row.id: row for row in rows}
+    found: dict[int, LogOwner] = {}
+    for owners in _OWNERS:  # a run that moves meanwhile is met in the first table or in the second one
+        statement, values = owners(conn, sorted(set(ids) - found.keys()))
+        rows = (LogOwner._make((*row[:8], bool(row[8]))) for row in statement.fetch(conn, values))
+        found.update((row.id, row) for row in rows)
+    return found
 
 
 def find_log(conn: Connection, run_id: int) -> RunLogRow | None:
@@ -186,7 +208,7 @@ def list_due(
         "asked": sorted(asked),
         "busy": sorted(busy),
     }
-    return [OpenLog(*row[:6], RunState(row[6]), *row[7:]) for row in conn.execute(_DUE, values)]
+    return [OpenLog._make((*row[:6], RunState(row[6]), *row[7:])) for row in conn.execute(_DUE, values)]
 
 
 def put_off(conn: Connection, rows: Sequence[tuple[int, int | None]]) -> None:
@@ -198,9 +220,7 @@ def let_go(conn: Connection, ids: Iterable[int]) -> None:
     """Write that the logs of runs that are deleted may be, too."""
     wanted = sorted(ids)
     if wanted:
-        conn.execute(
-            update(run_log).where(any_of(conn, run_log.c.id, wanted)).values(delete_ms=0, fetch_ms=None)
-        )
+        conn.execute(update(run_log).where(any_of(conn, run_log.c.id, wanted)).values(delete_ms=0, fetch_ms=None))
 
 
 def find_left(conn: Connection, after_id: int, limit: int) -> tuple[list[int], int | None]:
@@ -210,7 +230,8 @@ def find_left(conn: Connection, after_id: int, limit: int) -> tuple[list[int], i
     """
     query = select(run_log.c.id).where(run_log.c.id > after_id).order_by(run_log.c.id).limit(limit)
     ids = list(conn.execute(query).scalars())
-    there = set(conn.execute(select(run.c.id).where(any_of(conn, run.c.id, ids))).scalars()) if ids else set()
+    known = in_both(lambda table: select(table.c.id).where(any_of(conn, table.c.id, ids)))
+    there = set(conn.execute(known).scalars()) if ids else set()
     return [number for number in ids if number not in there], ids[-1] if len(ids) == limit else None
 
 
@@ -230,24 +251,18 @@ class OldLog(NamedTuple):
 def list_old(conn: Connection, now_ms: int, limit: int) -> list[OldLog]:
     """Return logs that may be deleted by now."""
     query = (
-        select(run_log, func.coalesce(job.c.log_retention_days, 0), run.c.state)
+        _with_runs(select(run_log, func.coalesce(job.c.log_retention_days, 0), _of_run("state")))
         .join(job, job.c.id == run_log.c.job_id, isouter=True)
-        .join(run, run.c.id == run_log.c.id, isouter=True)
         .where(run_log.c.delete_ms <= now_ms)
         .order_by(run_log.c.delete_ms)
         .limit(limit)
     )
-    return [
-        OldLog(RunLogRow(*row[:8]), row[8], RunState(row[9]) if row[9] else None)
-        for row in conn.execute(query)
-    ]
+    return [OldLog(RunLogRow(*row[:8]), row[8], RunState(row[9]) if row[9] else None) for row in conn.execute(query)]
 
 
 def list_retentions(conn: Connection, after_id: int, limit: int) -> list[tuple[int, int]]:
     """Return a page of all jobs, with how long they keep their logs: ``(id, days)``, 0 for the setting's."""
-    query = (
-        select(job.c.id, job.c.log_retention_days).where(job.c.id > after_id).order_by(job.c.id).limit(limit)
-    )
+    query = select(job.c.id, job.c.log_retention_days).where(job.c.id > after_id).order_by(job.c.id).limit(limit)
     return [(row[0], row[1]) for row in conn.execute(query)]
 
 
@@ -255,11 +270,7 @@ def shorten(conn: Connection, job_id: int, days: int, now_ms: int, limit: int) -
     """Let logs of a job go that are older than its retention, which was longer when they began; return how many."""
     query = (
         select(run_log.c.id)
-        .where(
-            run_log.c.job_id == job_id,
-            run_log.c.created_ms < now_ms - days * DAY_MS,
-            run_log.c.delete_ms > now_ms,
-        )
+        .where(run_log.c.job_id == job_id, run_log.c.created_ms < now_ms - days * DAY_MS, run_log.c.delete_ms > now_ms)
         .order_by(run_log.c.created_ms)
         .limit(limit)
     )

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from xwheel.clock import Clock
-from xwheel.config.sections import RunLogsSection
 from xwheel.errors import ConfigError, LogStoreError, PluginError
-from xwheel.plugin.contracts import ChecksSetup, LogChunk, LogEnd, LogKey, LogStore
 from xwheel.plugin.validation import guarded
 from xwheel.runtime.foreign import CountedCalls, PluginThreads
 
 from xwheel_run_logs import storage
+from xwheel_run_logs.contract import ChecksSetup, LogChunk, LogEnd, LogKey, LogStore
+from xwheel_run_logs.settings import RunLogsSection
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +52,7 @@ class CheckedStore(CountedCalls):
         Raises:
             LogStoreError: It is not known what was kept.
         """
-        answers = self._call(
-            lambda: self._store.append(chunks), lambda found: _next_lines(self.name, found, chunks)
-        )
+        answers = self._call(lambda: self._store.append(chunks), lambda found: _next_lines(self.name, found, chunks))
         for chunk, line in zip(chunks, answers, strict=True):
             if chunk.is_last and line > chunk.next_line:
                 self._believe(chunk, line)
@@ -78,9 +76,7 @@ class CheckedStore(CountedCalls):
 
     def read(self, key: LogKey, from_line: int) -> str:
         """Return lines from one on, at most about a megabyte; raises :class:`LogStoreError`."""
-        return self._call(
-            lambda: self._store.read(key, from_line, PIECE_BYTES), lambda found: _text(self.name, found)
-        )
+        return self._call(lambda: self._store.read(key, from_line, PIECE_BYTES), lambda found: _text(self.name, found))
 
     def find(self, key: LogKey) -> LogEnd | None:
         """Return how far the store has a log, None if it has nothing of it; raises :class:`LogStoreError`."""
@@ -161,9 +157,7 @@ def _next_lines(name: str, found: object, chunks: Sequence[LogChunk]) -> list[in
 def _text(name: str, found: object) -> str:
     if type(found) is not str or len(found) > LONGEST_PIECE or (found and not found.endswith("\n")):
         size = f" of {len(found)} characters" if isinstance(found, str) else ""
-        raise PluginError(
-            f"log store {name}: read returned {type(found).__name__}{size}: a text of whole lines is due"
-        )
+        raise PluginError(f"log store {name}: read returned {type(found).__name__}{size}: a text of whole lines is due")
     return found.encode("utf-8", "replace").decode()  # half of a pair is no text that can be sent on
 
 

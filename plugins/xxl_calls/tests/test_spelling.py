@@ -88,9 +88,7 @@ def test_triggers_and_ids_are_read_as_they_are_spelled() -> None:
     assert spelling.decode_job_trigger(golden("job.trigger.g4")) == JobTrigger(
         job_id=1, param="again", addresses=("http://10.0.0.5:9999/", "http://10.0.0.6:9999/")
     )
-    assert spelling.decode_job_trigger(golden("job.trigger.plain")) == JobTrigger(
-        job_id=1, param="", addresses=()
-    )
+    assert spelling.decode_job_trigger(golden("job.trigger.plain")) == JobTrigger(job_id=1, param="", addresses=())
 
 
 def test_the_last_of_two_equal_keys_counts_as_for_gson() -> None:
@@ -148,20 +146,13 @@ def test_every_field_of_ours_that_a_client_sends_has_its_spelling() -> None:
     }  # fmt: skip
 
 
-READERS = [
-    spelling.decode_new_job,
-    spelling.decode_job_update,
-    spelling.decode_job_id,
-    spelling.decode_job_trigger,
-]
+READERS = [spelling.decode_new_job, spelling.decode_job_update, spelling.decode_job_id, spelling.decode_job_trigger]
 KEYS = sorted({*json.loads(golden("job.add.quoted")), "id", "addressList"})
 numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 scalars = st.none() | st.booleans() | numbers | st.text(max_size=20)
 values = st.recursive(
     scalars,
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), inner)
-    ),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), inner),
     max_leaves=20,
 )
 

@@ -141,9 +141,7 @@ class JobAnswers:
     def _start(self, call: GroupCall, body: bytes) -> GroupReply:
         job = self._own(call, spelling.decode_job_id(body))
         if job.schedule_type == NO_SCHEDULE:
-            raise FieldError(
-                "schedule_type", f"job {job.id} has none ({NO_SCHEDULE}), so it cannot be started"
-            )
+            raise FieldError("schedule_type", f"job {job.id} has none ({NO_SCHEDULE}), so it cannot be started")
         self._site.jobs.start(job.id)
         _log(call, job.id)
         return GroupReply()
@@ -210,11 +208,7 @@ def _described(description: str, wanted: JobDefinition) -> str:
     """
     before = description.split("\n") if description else []
     lines = [line for line in before if not line.startswith((AUTHOR, ALARM_EMAIL))]
-    lines += [
-        label + value
-        for label, value in ((AUTHOR, wanted.author), (ALARM_EMAIL, wanted.alarm_email))
-        if value
-    ]
+    lines += [label + value for label, value in ((AUTHOR, wanted.author), (ALARM_EMAIL, wanted.alarm_email)) if value]
     text = "\n".join(lines)
     limit = rules_of(JobCreate)["description"].limit["max_length"]
     if isinstance(limit, int) and len(text) > limit:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from xwheel.errors import WireError
 from xwheel.model import MAX_ID, BlockStrategy, MisfirePolicy
-from xwheel.wire.codec.fields import MAX_INT, int_in, parse_object, text_in, to_id
+from xwheel.wire.codec import MAX_INT, int_in, parse_object, text_in, to_id
 
 MAX_TEXT: Final = 5 * 1024 * 1024
 """Characters of any text; the body limit comes first, and the API has limits of its own."""

@@ -80,11 +80,7 @@ class ScriptGlue:
 
 def shipped_plugins() -> Plugins:
     """What the core ships, without a look at what is installed."""
-    types = [
-        item
-        for module in (schedule_types, daily_interval)
-        for item in module.xwheel_register_schedule_types()
-    ]
+    types = [item for module in (schedule_types, daily_interval) for item in module.xwheel_register_schedule_types()]
     ways = routers.xwheel_register_routers()
     return Plugins(
         schedule_types=Registry[ScheduleType]("schedule type", {item.name: item for item in types}, {}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xwheel.errors import DatabaseUnreachableError
-from xwheel.node.first_secrets import UNKNOWN, ExecutorToken
+from xwheel.node.first_secrets import UNKNOWN, make_executor_token
 from xwheel.storage.database.engine import CommitUnknownError, Database
 
 
@@ -14,7 +14,7 @@ def test_one_whose_commit_may_still_be_under_way_is_shown_when_the_start_is_give
 ) -> None:
     """A look finds nothing, and the next try is cut before its COMMIT: the first COMMIT may still take effect."""
     lines: list[str] = []
-    secret = ExecutorToken(lines.append)
+    secret = make_executor_token(lines.append)
     errors = [CommitUnknownError("the connection broke at COMMIT"), DatabaseUnreachableError("away")]
 
     def cut(work: object) -> None:

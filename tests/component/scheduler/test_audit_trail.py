@@ -25,9 +25,7 @@ ANN = Actor(kind=ActorKind.ACCOUNT, name="ann", reason="it is late")
 
 def trail_of(db: Database, recorder: object | None) -> AuditTrail:
     named = {} if recorder is None else {"notes": recorder}
-    plugins: Any = SimpleNamespace(
-        recorders=named, tables=named if isinstance(recorder, NoteRecorder) else {}
-    )
+    plugins: Any = SimpleNamespace(recorders=named, tables=named if isinstance(recorder, NoteRecorder) else {})
     return AuditTrail(plugins, db, ManualClock(NOW))
 
 
@@ -66,13 +64,8 @@ def test_without_a_recorder_nothing_is_recorded_and_all_is_done(db: Database) ->
 def test_many_deeds_are_one_statement_each_by_its_actor(db: Database) -> None:
     trail = trail_of(db, NoteRecorder())
     statements: list[str] = []
-    event.listen(
-        db.engine, "before_cursor_execute", lambda _c, _u, statement, *_: statements.append(statement)
-    )
-    deeds = [
-        Deed(action="job.start", kind="job", object_id=at, actor=ANN if at % 2 else NODE)
-        for at in range(1000)
-    ]
+    event.listen(db.engine, "before_cursor_execute", lambda _c, _u, statement, *_: statements.append(statement))
+    deeds = [Deed(action="job.start", kind="job", object_id=at, actor=ANN if at % 2 else NODE) for at in range(1000)]
     db.transaction(lambda conn: trail.record_many(conn, deeds))
     assert len([text for text in statements if "INSERT" in text]) == 1
     rows = noted(db)
@@ -90,7 +83,8 @@ def test_more_deeds_than_fit_are_handed_over_in_parts(db: Database, monkeypatch:
 
 def test_what_was_refused_can_be_recorded_too(db: Database) -> None:
     trail = trail_of(db, NoteRecorder())
-    db.transaction(lambda conn: trail.record(conn, "job.edit", "job", 7, outcome=AuditOutcome.REFUSED))
+    deed = Deed(action="job.edit", kind="job", object_id=7, outcome=AuditOutcome.REFUSED)
+    db.transaction(lambda conn: trail.record_many(conn, [deed]))
     assert [row["outcome"] for row in noted(db)] == ["refused"]
 
 
@@ -167,9 +161,7 @@ def test_a_recorder_that_cannot_begin_stops_the_start(db: Database, opened: Any,
         trail_of(db, recorder)
 
 
-def test_refused_calls_are_handed_over_and_a_failure_is_told(
-    db: Database, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_refused_calls_are_handed_over_and_a_failure_is_told(db: Database, caplog: pytest.LogCaptureFixture) -> None:
     recorder = NoteRecorder()
     trail = trail_of(db, recorder)
     trail.note_refused("api", ANN, "10.0.0.1", "GET /api/v1/jobs", "/api/v1/jobs", "not you")

@@ -155,9 +155,7 @@ class Hanging(Collector):
         self.release.wait(LONG_S)
 
 
-def test_a_queue_that_is_full_drops_the_oldest_and_says_so_once_a_minute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_queue_that_is_full_drops_the_oldest_and_says_so_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock, listener = ManualClock(NOW), Hanging()
     queue = ListenerQueue("slow", listener, clock, 10)
     queue.put([change(-1)])
@@ -215,9 +213,7 @@ def test_a_listener_is_told_nothing_after_its_queue_was_closed(caplog: pytest.Lo
     assert (queue.health().queued, caplog.records) == (1, [])
 
 
-def test_listeners_that_hang_or_raise_delay_nothing(
-    sqlite_db: Database, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_listeners_that_hang_or_raise_delay_nothing(sqlite_db: Database, caplog: pytest.LogCaptureFixture) -> None:
     """A node on real threads: one listener never returns, one always raises, and the third gets everything."""
 
     class Raising(Collector):
@@ -243,9 +239,7 @@ def test_listeners_that_hang_or_raise_delay_nothing(
             wait_until(lambda run=run: good.states(run) == ["planned", "refused"])  # type: ignore[misc]
             wait_until(lambda: bool(hanging.told))
         wait_until(lambda: len(raising.told) == len(good.told) == 4)
-        wait_until(
-            lambda: {item.name: item.delivered for item in node.core.listeners.health()}["collector"] == 4
-        )
+        wait_until(lambda: {item.name: item.delivered for item in node.core.listeners.health()}["collector"] == 4)
         health = {item.name: item for item in node.core.listeners.health()}
         assert (health["hanging"].delivered, health["collector"].failures) == (0, 0)
         wait_until(lambda: node.core.listeners.health()[-1].last_error == "RuntimeError: no")

@@ -96,11 +96,7 @@ def test_rows_are_written_with_the_end(node: ToyNode) -> None:
     assert seen(node) == [(run.id, "failed")]
     assert node.toys.written == [{TABLE: [{"run_id": run.id, "state": "failed"}]}]
     (ended,) = [changes for changes in node.toys.changes if changes.ended]
-    assert (ended.now_ms, ended.ended[0][0].id, ended.ended[0][1].state) == (
-        NOW + 20,
-        run.id,
-        RunState.FAILED,
-    )
+    assert (ended.now_ms, ended.ended[0][0].id, ended.ended[0][1].state) == (NOW + 20, run.id, RunState.FAILED)
 
 
 class Seeing(Toys):
@@ -128,9 +124,7 @@ def test_who_sees_dispatches_writes_with_them_and_no_one_else_is_asked(node: Toy
     assert seeing.written == [{TABLE: [{"run_id": run_id, "state": "dispatching seen"}]}]
 
 
-def test_one_that_fails_with_a_dispatch_stops_no_send(
-    node: ToyNode, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_that_fails_with_a_dispatch_stops_no_send(node: ToyNode, caplog: pytest.LogCaptureFixture) -> None:
     seeing = Seeing()
     seeing.answer = lambda _: {TABLE: [{"run_id": None, "state": "a"}]}
     node.scheduler.planning.firing.fence.observers = Observers([seeing], node.db)
@@ -159,10 +153,7 @@ def fails(_: Changes) -> Rows:
         (lambda _: None, "rows must be a mapping"),
         (lambda _: {"run": [{"id": 1}]}, "'run' is none of its own tables"),
         (lambda _: {TABLE: [{"run_id": 1, "state": "a"}, {"run_id": 2}]}, "have different columns"),
-        (
-            lambda _: {TABLE: [{"run_id": [1], "state": "a"}]},
-            "must be a text, a number, bytes or None, not list",
-        ),
+        (lambda _: {TABLE: [{"run_id": [1], "state": "a"}]}, "must be a text, a number, bytes or None, not list"),
         (lambda _: {TABLE: [{"run_id) --": 1}]}, "must be a text"),
         (lambda _: {TABLE: 5}, "must be a sequence of mappings"),
         (lambda _: {TABLE: [5]}, "must be a sequence of mappings"),
@@ -187,9 +178,7 @@ def test_what_is_wrong_with_its_rows_costs_nothing_else(
     assert node.toys.written == []
 
 
-def test_one_that_fails_to_read_is_asked_nevertheless(
-    node: ToyNode, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_that_fails_to_read_is_asked_nevertheless(node: ToyNode, caplog: pytest.LogCaptureFixture) -> None:
     def away(database: PluginDatabase, now_ms: int) -> None:
         raise KeyError("rules")
 

@@ -21,9 +21,7 @@ ALL = range(PARTITIONS)
 
 
 def insert(db: Database, run_id: int, state: RunState, check_ms: int | None, **changes: Any) -> None:
-    row = make_run(
-        run_id, state=state, check_ms=check_ms, **{"address": "http://a:1", "instance": "one", **changes}
-    )
+    row = make_run(run_id, state=state, check_ms=check_ms, **{"address": "http://a:1", "instance": "one", **changes})
     db.transaction(lambda conn: runs.insert_runs(conn, [row]))
 
 
@@ -80,7 +78,7 @@ def test_runs_of_an_executor_are_found_by_what_names_it(db: Database) -> None:
 @pytest.mark.parametrize(("kill", "expected"), [(False, NOW + 50), (True, NOW + 1)])
 def test_an_accepted_run_to_kill_is_due_at_once(db: Database, kill: bool, expected: int) -> None:
     insert(db, 1, RunState.DISPATCHING, NOW, kill_requested=kill)
-    db.transaction(lambda conn: runs.update_accepted(conn, {NOW + 50: [1]}, NOW + 1))
+    db.transaction(lambda conn: runs.update_accepted(conn, {1: runs.AcceptedRow(NOW + 1, NOW + 50)}, NOW + 1))
     with db.read() as conn:
         assert runs.get_run(conn, 1).check_ms == expected
 

@@ -39,14 +39,7 @@ def test_an_answer_of_a_foreign_executor_counts_for_runs_at_its_address_only(db:
 
 def test_a_group_without_a_limit_is_not_among_the_limits(db: Database) -> None:
     groups = [
-        {
-            "id": number,
-            "app_name": f"g{number}",
-            "title": "",
-            "max_running": most,
-            "created_ms": 1,
-            "updated_ms": 1,
-        }
+        {"id": number, "app_name": f"g{number}", "title": "", "max_running": most, "created_ms": 1, "updated_ms": 1}
         for number, most in ((1, 0), (2, 5))
     ]
     db.transaction(lambda conn: conn.execute(insert(executor_group).values(groups)))

@@ -6,18 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Double,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    select,
-)
+from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, String, Table, select
 
 from xwheel.errors import PluginError
 from xwheel.plugin.observers import check_rows

@@ -50,9 +50,7 @@ def refusing_writes(url: str) -> Fault:
     Args:
         url: As an administrator. Only other users are refused at MariaDB: :func:`plain_user` makes one.
     """
-    return Fault(
-        "read-only database", lambda: _forbid_writes(url, yes=True), lambda: _forbid_writes(url, yes=False)
-    )
+    return Fault("read-only database", lambda: _forbid_writes(url, yes=True), lambda: _forbid_writes(url, yes=False))
 
 
 def plain_user(url: str) -> str:

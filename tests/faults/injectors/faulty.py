@@ -13,20 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from xwheel_alarms import Alarm, AlarmChannel
+
 from xwheel.builtin.schedule_types import FixRate
 from xwheel.config import Config
 from xwheel.model import RegisteredExecutor
-from xwheel.plugin import (
-    Alarm,
-    AlarmChannel,
-    RouteContext,
-    Router,
-    RunChange,
-    RunListener,
-    ScheduleSpec,
-    ScheduleType,
-    hookimpl,
-)
+from xwheel.plugin import RouteContext, Router, RunChange, RunListener, ScheduleSpec, ScheduleType, hookimpl
 
 COMMANDS = Path(__file__).with_name("commands.json")
 NOTES = Path(__file__).parent
@@ -137,9 +129,7 @@ class FaultyChannel:
             note("channel", str(alarm.id))
             return "noted"
 
-        return answer(
-            "channel", well, {"number": lambda: 7, "long": lambda: "x" * 10_000_000, "object": object}
-        )
+        return answer("channel", well, {"number": lambda: 7, "long": lambda: "x" * 10_000_000, "object": object})
 
 
 class FaultyListener:

@@ -31,10 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     if name == "--hunt":
         return _hunt(rest)
     if name not in MUTANTS or not rest:
-        print(
-            f"usage: python -m tests.faults.mutants NAME server|executor …\n{', '.join(MUTANTS)}",
-            file=sys.stderr,
-        )
+        print(f"usage: python -m tests.faults.mutants NAME server|executor …\n{', '.join(MUTANTS)}", file=sys.stderr)
         return EXIT_USAGE
     if rest[0] == MUTANTS[name].role:
         try:

@@ -82,10 +82,7 @@ CAUGHT_BY: Final[Mapping[str, Catch]] = {
         invariants=(4,),
     ),
     "no_check": Catch(
-        faults=("none",),
-        load="a run that would never end, and is killed",
-        findings=("still open",),
-        invariants=(4,),
+        faults=("none",), load="a run that would never end, and is killed", findings=("still open",), invariants=(4,)
     ),
     "outcome_before_commit": Catch(
         faults=("database killed, stopped or read-only", "kill -9 of a node"),

@@ -29,9 +29,7 @@ JOBS: Final[Sequence[dict[str, Any]]] = (
     {"name": "plain", "handler": "verify_notes"},
     {"name": "shards", "handler": "verify_notes", "route_strategy": "SHARDING_BROADCAST"},
 )
-HARDER: Final[Sequence[dict[str, Any]]] = (
-    {"name": "retried", "handler": "verify_fails_first", "max_retries": 1},
-)
+HARDER: Final[Sequence[dict[str, Any]]] = ({"name": "retried", "handler": "verify_fails_first", "max_retries": 1},)
 """Jobs that need what some mutants break even without a fault."""
 
 

@@ -65,9 +65,7 @@ def epoch_unchecked(patches: Patches) -> None:
         original: Callable[[Connection, Sequence[int]], Planned],
     ) -> Callable[[Connection, Sequence[int]], Planned]:
         def lock_planned(conn: Connection, ids: Sequence[int]) -> Planned:
-            return {
-                run_id: (SAME, SAME, revision) for run_id, (_, _, revision) in original(conn, ids).items()
-            }
+            return {run_id: (SAME, SAME, revision) for run_id, (_, _, revision) in original(conn, ids).items()}
 
         return lock_planned
 

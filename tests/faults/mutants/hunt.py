@@ -31,23 +31,16 @@ def _is_caught(name: str, seeds: Sequence[int], backend: str, seconds: int, home
         for number, seed in enumerate(seeds, 1):
             try:
                 result = ground.run(seed, seconds=seconds, mutant=name)
-            except (
-                RuntimeError
-            ) as error:  # such as a process that does not come up: no verdict catches anything
+            except RuntimeError as error:  # such as a process that does not come up: no verdict catches anything
                 others.append(f"seed {seed}: {error}")
                 continue
             found = caught_by(name, result)
             if found:
                 took_s = time.monotonic() - began
-                print(
-                    f"{name}: caught by seed {seed}, the {number}. on {backend}, {took_s:.0f} s: {found}",
-                    flush=True,
-                )
+                print(f"{name}: caught by seed {seed}, the {number}. on {backend}, {took_s:.0f} s: {found}", flush=True)
                 return True
             others += [f"seed {seed}: {dict(result.verdict.counts)}"] if result.verdict.findings else []
-    print(
-        f"{name}: NOT caught by {len(seeds)} seeds on {backend}; {'; '.join(others) or 'nothing was found'}"
-    )
+    print(f"{name}: NOT caught by {len(seeds)} seeds on {backend}; {'; '.join(others) or 'nothing was found'}")
     return False
 
 

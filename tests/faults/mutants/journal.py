@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 
 from tests.faults.mutants.patches import Patches
-from xwheel.executor.journal import statements
+from xwheel.executor import journal
 
 Recovered = tuple[str, dict[str, int]]
 
@@ -27,4 +27,4 @@ def no_journal(patches: Patches) -> None:
 
         return recover
 
-    patches.replace(statements, "recover", recover)
+    patches.replace(journal, "recover", recover)

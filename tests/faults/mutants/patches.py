@@ -34,9 +34,7 @@ class Patches:
         self.rare: set[str] = set()
         self._originals: list[tuple[Any, str, Any]] = []
 
-    def replace(
-        self, owner: Any, name: str, make: Callable[[Any], Callable[..., Any]], *, rare: bool = False
-    ) -> None:
+    def replace(self, owner: Any, name: str, make: Callable[[Any], Callable[..., Any]], *, rare: bool = False) -> None:
         """Replace a function of a class or module by what ``make`` makes of it.
 
         Raises:

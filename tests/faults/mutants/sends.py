@@ -19,7 +19,7 @@ from xwheel.scheduler.check.loop import CheckLoop
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.records import Delivery, Fate, Outcome, Reporter
 from xwheel.scheduler.send.results import ResultWriter
-from xwheel.storage.schema.tables import run
+from xwheel.storage.schema.tables import open_run
 from xwheel.wire import codec, contract
 from xwheel.wire.messages import Response
 
@@ -33,10 +33,10 @@ def reroute_unknown(patches: Patches) -> None:
     of a broadcast, and sends that a process leaves behind when it ends, are still asked again at the same instance.
     """
 
-    def write(
+    def sort(
         original: Callable[[ResultWriter, Sequence[Delivery], int], None],
     ) -> Callable[[ResultWriter, Sequence[Delivery], int], None]:
-        def _write(self: ResultWriter, batch: Sequence[Delivery], now_ms: int) -> None:
+        def _sort(self: ResultWriter, batch: Sequence[Delivery], now_ms: int) -> None:
             original(self, batch, now_ms)
             unknown: list[int] = []
             for delivery in batch:
@@ -48,17 +48,17 @@ def reroute_unknown(patches: Patches) -> None:
             if unknown:
                 self.db.transaction(lambda conn: _plan_again(conn, unknown))
 
-        return _write
+        return _sort
 
-    patches.replace(ResultWriter, "_write", write)
+    patches.replace(ResultWriter, "_sort", sort)
 
 
 def _plan_again(conn: Connection, ids: Sequence[int]) -> None:
-    fresh = {"state": RunState.PLANNED, "open_partition": run.c.partition, "epoch": 0}
+    fresh = {"state": RunState.PLANNED, "epoch": 0}
     nobody = dict.fromkeys(("address", "instance", "dispatched_ms", "check_ms"))
     # a shard that were planned again would be made into all shards again
-    unanswered = (run.c.id.in_(ids), run.c.state == RunState.DISPATCHING, run.c.shard_total == 1)
-    conn.execute(update(run).where(*unanswered).values(**fresh, **nobody))
+    unanswered = (open_run.c.id.in_(ids), open_run.c.state == RunState.DISPATCHING, open_run.c.shard_total == 1)
+    conn.execute(update(open_run).where(*unanswered).values(**fresh, **nobody))
 
 
 def no_check(patches: Patches) -> None:
@@ -85,9 +85,7 @@ def outcome_before_commit(patches: Patches) -> None:
     patches.replace(ExecutorCalls, "_take_outcomes", lambda _original: _acknowledge(Background()))
 
 
-def _acknowledge(
-    background: Background,
-) -> Callable[[ExecutorCalls, falcon.Request, Caller, bytes], Response]:
+def _acknowledge(background: Background) -> Callable[[ExecutorCalls, falcon.Request, Caller, bytes], Response]:
     def _take_outcomes(self: ExecutorCalls, _req: falcon.Request, caller: Caller, body: bytes) -> Response:
         items, _ = codec.decode_callbacks(body)
         reporter = Reporter(caller.group_id)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.faults.mutants.names import MUTANTS
+from tests.faults.soak.cluster import GALERA, PAIR
 from tests.faults.soak.seeds import DISK_MB, Ground
 from tests.support import servers
 from tests.support.small_disk import unshare
@@ -58,13 +59,14 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, help="the first seed; default: at random")
     parser.add_argument("--seconds", type=int, default=12, help="how long jobs fire (default 12)")
     parser.add_argument(
-        "--backend", action="append", choices=BACKENDS, help="again for more; default: all, side by side"
+        "--backend",
+        action="append",
+        choices=[*BACKENDS, PAIR, GALERA],
+        help=f"again for more; default: {', '.join(BACKENDS)}, side by side",
     )
     parser.add_argument("--list", help="these seeds, between commas, instead of several in a row")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="run xwheel with a guard taken out")
-    parser.add_argument(
-        "--until-caught", action="store_true", help="end at the first seed that finds something"
-    )
+    parser.add_argument("--until-caught", action="store_true", help="end at the first seed that finds something")
     parser.add_argument("--keep", action="store_true", help="keep the folders of seeds that held, too")
     parser.add_argument("--folder", type=Path, help="for a single database: where everything is kept")
     parser.add_argument("--disk", type=Path, help="for sqlite: a small disk for the database file")
@@ -82,9 +84,7 @@ def _there() -> list[str]:
     return found
 
 
-def _lane(
-    options: argparse.Namespace, backend: str, seeds: Sequence[int], home: Path
-) -> subprocess.Popen[bytes]:
+def _lane(options: argparse.Namespace, backend: str, seeds: Sequence[int], home: Path) -> subprocess.Popen[bytes]:
     words = ["--backend", backend, "--list", ",".join(map(str, seeds)), "--seconds", str(options.seconds)]
     words += ["--folder", str(home / backend)]
     words += ["--mutant", options.mutant] if options.mutant else []
@@ -142,14 +142,11 @@ def _print(facts: dict[str, Any]) -> None:
         settled = [] if facts["settled"] else ["not settled in time"]
         for line in [*facts["faults"], *facts["problems"], *settled, *facts["samples"]]:
             print(f"    {line}", flush=True)
-        print(
-            f"    invariants that broke: {facts['invariants'] or 'none'}; kept in {facts['folder']}",
-            flush=True,
-        )
+        print(f"    invariants that broke: {facts['invariants'] or 'none'}; kept in {facts['folder']}", flush=True)
 
 
 def _summary(facts: Sequence[dict[str, Any]], seeds: int, seconds: float) -> None:
-    for backend in BACKENDS:
+    for backend in (*BACKENDS, PAIR, GALERA):
         mine = [item for item in facts if item["backend"] == backend]
         if mine:
             found = sum((Counter(item["findings"]) for item in mine), Counter[str]())

@@ -27,10 +27,13 @@ from tests.faults.injectors.proxy import Proxy
 from tests.support import servers
 from tests.support.databases import BACKENDS, CleanDatabases
 from tests.support.executors import ROOT
+from tests.support.galera import Galera
+from tests.support.pair import Pair
+from tests.support.patroni import Patroni
 from tests.support.ports import free_port
 from xwheel.errors import XwheelError
 from xwheel.storage.access import tokens
-from xwheel.storage.database import startup
+from xwheel.storage.database import address, startup
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import tables
 from xwheel.wire.http.rest import RestClient
@@ -39,6 +42,12 @@ PARTITIONS: Final = 64
 WAIT_S: Final = 90
 END_S: Final = 60
 CALL_S: Final = 5
+PAIR: Final = "postgresql-pair"
+PAIRS: Final[Mapping[str, type[Pair]]] = {PAIR: Pair, "postgresql-patroni": Patroni}
+"""Databases that are a PostgreSQL primary with a standby that takes over: told to, or by itself."""
+GALERA: Final = "mariadb-galera"
+"""A database of three MariaDB members, each of which takes writes; each node prefers another one."""
+
 EXECUTOR_NAMES: Final = ("executor0", "executor1", "limited")
 
 
@@ -114,8 +123,7 @@ class Cluster:
     def _clients(self) -> list[RestClient]:
         """Return clients of all nodes, past every proxy."""
         return [
-            RestClient(f"http://127.0.0.1:{port}", self._token, timeout_s=CALL_S)
-            for port, _ in self._ports.values()
+            RestClient(f"http://127.0.0.1:{port}", self._token, timeout_s=CALL_S) for port, _ in self._ports.values()
         ]
 
     def _between(self, who: str, whom: str, port: int) -> int:
@@ -132,19 +140,20 @@ class Cluster:
     def start_node(self, name: str) -> None:
         """Start a node; it does not hold a lease yet."""
         port, executor_port = self._ports[name]
-        url = make_url(self._url)
+        url = address.parse(self._url)
         if url.port:
             url = url.set(port=self._between(name, "database", url.port))
+        elif listed := list(address.servers_of(url)):
+            if url.get_backend_name() == "mysql":
+                number = list(self._ports).index(name) % len(listed)
+                listed = listed[number:] + listed[:number]
+            ports = [
+                self._between(name, f"database{f'-{number}' if number > 1 else ''}", port)
+                for number, (_, port) in enumerate(listed, 1)
+            ]
+            url = url.update_query_dict({"host": [f"127.0.0.1:{port}" for port in ports]})
         shown = url.render_as_string(hide_password=False)
-        arguments = [
-            "server",
-            "--database",
-            shown,
-            "--port",
-            str(port),
-            "--executor-port",
-            str(executor_port),
-        ]
+        arguments = ["server", "--database", shown, "--port", str(port), "--executor-port", str(executor_port)]
         runtime = self.folder / ("machine" if self.plan.is_one_machine else f"machine-{name}")
         runtime.mkdir(mode=0o700, exist_ok=True)
         settings = {"XWHEEL_API__EXECUTOR_TOKEN": self._executor_token, "XDG_RUNTIME_DIR": str(runtime)}
@@ -153,9 +162,7 @@ class Cluster:
     def start_executor(self, name: str) -> None:
         """Start an executor, on the journal that it has."""
         port = self._executor_ports[name]
-        admins = [
-            f"http://127.0.0.1:{self._between(name, node, ports[1])}" for node, ports in self._ports.items()
-        ]
+        admins = [f"http://127.0.0.1:{self._between(name, node, ports[1])}" for node, ports in self._ports.items()]
         settings = {
             **executor_settings(self.folder)[name],
             "XWHEEL_EXECUTOR__ADMIN_ADDRESSES": json.dumps(admins),
@@ -275,24 +282,19 @@ class Cluster:
     def are_ready(self) -> bool:
         """Return whether all nodes that run say that they are ready: each holds leases and reaches the database."""
         clients = dict(zip(self._ports, self._clients(), strict=True))
-        return all(
-            client.call("GET", "/readyz") is not None for name, client in clients.items() if self.runs(name)
-        )
+        return all(client.call("GET", "/readyz") is not None for name, client in clients.items() if self.runs(name))
 
     def is_open(self, until_ms: int) -> bool:
         """Return whether a run is open, or a job has a fire ahead, of those planned for an instant or earlier."""
-        run, job = tables.run.c, tables.job.c
-        states = ("planned", "dispatching", "running")
-        runs = select(run.id).where(run.state.in_(states), run.planned_ms <= until_ms).limit(1)
+        run, job = tables.open_run.c, tables.job.c
+        runs = select(run.id).where(run.planned_ms <= until_ms).limit(1)
         ahead = select(job.id).where(job.next_fire_ms <= until_ms, job.deleted_ms.is_(None)).limit(1)
         with self.db.read() as conn:
             return conn.execute(runs).first() is not None or conn.execute(ahead).first() is not None
 
 
 @contextmanager
-def databases(
-    backend: str, folder: Path, environment: Mapping[str, str] | None = None
-) -> Iterator[Callable[[], str]]:
+def databases(backend: str, folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Callable[[], str]]:
     """Give a function that gives the URL of an empty database at this version's schema; each call empties it.
 
     Args:
@@ -310,7 +312,13 @@ def databases(
 
         yield fresh
         return
-    with BACKENDS[backend](environment=environment) as base:
+    with ExitStack() as stack:
+        if backend == GALERA:
+            backend, base = "mariadb", stack.enter_context(Galera(environment)).url
+        elif backend in PAIRS:
+            backend, base = "postgresql", stack.enter_context(PAIRS[backend](environment)).url
+        else:
+            base = stack.enter_context(BACKENDS[backend](environment=environment))
         clean = CleanDatabases(base, backend)
         try:
             yield lambda: clean.url(0)

@@ -15,7 +15,9 @@ from tests.faults.injectors.clocks import WallClock
 from tests.faults.injectors.fault import Fault
 from tests.faults.injectors.plugins import FAILING, LYING, FaultyPlugins
 from tests.faults.injectors.proxy import Cut, Proxy, Toward
-from tests.faults.soak.cluster import EXECUTOR_NAMES, Cluster
+from tests.faults.soak.cluster import EXECUTOR_NAMES, GALERA, PAIR, Cluster
+from tests.support.galera import Galera
+from tests.support.pair import Pair
 
 LEASE_S: Final = 3
 SETTINGS: Final[Mapping[str, str]] = {
@@ -122,9 +124,7 @@ def draw(seed: int, backend: str, seconds: float) -> Script:
         faults=sorted(found, key=lambda item: item.at_s),
         settings={**SETTINGS, **(CROWDED if dice.random() < 0.25 else {})},
         # where the database's clock is the node's, its first one is ours
-        offsets={
-            name: 0 if backend == "sqlite" else dice.choice([0, 0, -STEP_MS, STEP_MS]) for name in NODES
-        },
+        offsets={name: 0 if backend == "sqlite" else dice.choice([0, 0, -STEP_MS, STEP_MS]) for name in NODES},
         moves_clock=any(item.name.startswith(DATABASE_CLOCK) for item in found),
         has_bursts=dice.random() < 0.25,
     )
@@ -156,9 +156,7 @@ def _frozen(dice: random.Random, backend: str) -> Found:
 
     def make(cluster: Cluster, _: Scene) -> Fault:
         return Fault(
-            f"freeze {name}",
-            lambda: cluster.send(name, signal.SIGSTOP),
-            lambda: cluster.send(name, signal.SIGCONT),
+            f"freeze {name}", lambda: cluster.send(name, signal.SIGSTOP), lambda: cluster.send(name, signal.SIGCONT)
         )
 
     return f"freeze {name}", (0.2, longest_s), make
@@ -184,11 +182,7 @@ def _rolled(dice: random.Random, backend: str) -> Found:
             cluster.end_if_running(name, signal.SIGTERM)
             cluster.start(name)
 
-    return (
-        "rolling restart",
-        (0.0, 0.1),
-        lambda cluster, _: Fault("roll", lambda: roll(cluster), lambda: None),
-    )
+    return ("rolling restart", (0.0, 0.1), lambda cluster, _: Fault("roll", lambda: roll(cluster), lambda: None))
 
 
 def _server(dice: random.Random, backend: str) -> Found:
@@ -198,12 +192,45 @@ def _server(dice: random.Random, backend: str) -> Found:
     return f"{kind.__name__} the database", (0.3, 5.0), lambda cluster, _: kind(cluster.server_url)
 
 
+def _failed_over(dice: random.Random, backend: str) -> Found:
+    del backend
+    is_orderly = dice.random() < 0.3
+    word = "stop" if is_orderly else "kill"
+
+    def make(cluster: Cluster, _: Scene) -> Fault:
+        pair = Pair.of(cluster.url)
+
+        def end() -> None:
+            pair.promote()
+            pair.join()
+
+        return Fault("failover", lambda: pair.lose_primary(orderly=is_orderly), end)
+
+    return f"{word} the primary, and let its standby take over", (0.1, 5.0), make
+
+
+def _member(dice: random.Random, backend: str) -> Found:
+    """Something befalls one member of three; if another one is away, it does not: two would be the whole cluster."""
+    del backend
+    number = dice.randrange(3)
+    how = dice.choice(["kill", "kill", "stop", "isolate", "freeze", "copy"])
+
+    def make(cluster: Cluster, _: Scene) -> Fault:
+        members = Galera.of(cluster.url)
+        port = members.ports[number]
+        return Fault(f"{how} a member", lambda: members.lose(port, how), lambda: members.regain(port))
+
+    return f"{how} member {number + 1} of the database", (0.3, 6.0), make
+
+
 def _network(dice: random.Random, backend: str) -> Found:
     nodes = NODES[:1] if backend == "sqlite" else NODES[:2]
     pairs = 3 * [("nodes", name) for name in EXECUTOR_NAMES]
     pairs += [(name, node) for name in EXECUTOR_NAMES for node in nodes]
     if backend != "sqlite":
         pairs += 4 * [(node, "database") for node in nodes]
+    if backend in (PAIR, GALERA):
+        pairs += 4 * [(node, "database-2") for node in nodes]
     who, whom = dice.choice(pairs)
     toward = dice.choice([*list(Toward), Toward.BOTH])
     kinds: list[tuple[str, Callable[[Proxy], None]]] = [
@@ -228,11 +255,7 @@ def _node_clock(dice: random.Random, backend: str) -> Found:
     del backend
     name = dice.choice(NODES[:2])
     by_ms = dice.choice([-STEP_MS, STEP_MS])
-    return (
-        f"clock of {name} by {by_ms} ms",
-        (0.5, 6.0),
-        lambda _, scene: scene.clocks[name].stepping(by_ms),
-    )
+    return (f"clock of {name} by {by_ms} ms", (0.5, 6.0), lambda _, scene: scene.clocks[name].stepping(by_ms))
 
 
 def _database_clock(dice: random.Random, backend: str) -> Found:
@@ -263,8 +286,9 @@ def _lose(proxy: Proxy, *, share: float, seed: int) -> None:
     proxy.cut_at_random(share, seed, (Cut.AFTER, Cut.AFTER, Cut.BEFORE))
 
 
-EVERYWHERE: Final = ("sqlite", "mariadb", "postgresql")
+EVERYWHERE: Final = ("sqlite", "mariadb", "postgresql", PAIR, GALERA)
 SERVERS: Final = EVERYWHERE[1:]
+SINGLE: Final = EVERYWHERE[1:3]
 KINDS: Final[Sequence[tuple[str, Draw, Sequence[str]]]] = (
     ("kill", _killed, EVERYWHERE),
     ("kill", _killed, EVERYWHERE),
@@ -276,8 +300,10 @@ KINDS: Final[Sequence[tuple[str, Draw, Sequence[str]]]] = (
     ("network", _network, SERVERS),
     ("rolling restart", _rolled, EVERYWHERE),
     ("join", _joined, SERVERS),
-    ("database", _server, SERVERS),
-    ("database", _server, SERVERS),
+    ("database", _server, SINGLE),
+    ("database", _server, SINGLE),
+    *4 * (("failover", _failed_over, (PAIR,)),),
+    *4 * (("member", _member, (GALERA,)),),
     ("database's clock", _database_clock, EVERYWHERE),
     ("node's clock", _node_clock, SERVERS),
     ("disk", _disk, EVERYWHERE),

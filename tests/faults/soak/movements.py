@@ -14,6 +14,9 @@ from xwheel_devtools.verify.check import Check
 from xwheel_devtools.verify.records import Disturbances, Verdict
 
 from tests.faults.soak.cluster import EXECUTOR_NAMES, PARTITIONS, Cluster, Plan
+from tests.support.galera import Galera
+from tests.support.pair import Pair
+from tests.support.patroni import TTL_S
 from xwheel.clock import wall_ms
 
 LEASE_MS: Final = 10_000
@@ -23,6 +26,12 @@ HANDED_MS: Final = 1000
 TAKEN_MS: Final = LEASE_MS + 2000
 AWAY_S: Final = 20
 DOWN_S: Final = 3
+FAILOVER_S: Final = 5
+"""After how long a standby takes over that is told to."""
+
+AUTOMATIC_S: Final = TTL_S + 15
+"""The same if others must first find out that the primary is gone, and agree."""
+
 BEFORE_S: Final = 5
 AFTER_S: Final = 3
 EDGE_MS: Final = 1000
@@ -106,6 +115,54 @@ def database(stage: Stage) -> None:
     stage.note("ready")
 
 
+def failover(stage: Stage) -> None:
+    """The primary is killed, a second node starts meanwhile, and the standby takes over."""
+    pair = Pair.of(stage.cluster.url)
+    pair.lose_primary()
+    stage.note("primary killed")
+    stage.cluster.start("b")
+    time.sleep(FAILOVER_S)
+    pair.promote()
+    stage.note("standby promoted")
+    stage.until(HALVES)
+    pair.join()
+    stage.note("standby there")
+
+
+def member(stage: Stage) -> None:
+    """The member of a cluster that the first node uses is killed; the other node's goes on."""
+    members = Galera.of(stage.cluster.url)
+    members.lose(members.ports[0], "kill")
+    stage.note("member killed")
+    stage.until(HALVES)
+    members.regain(members.ports[0])
+    stage.note("member there")
+
+
+def pair_upgrade(stage: Stage) -> None:
+    """Both servers are stopped in good order, one after the other, as for a new version; the other takes over."""
+    pair = Pair.of(stage.cluster.url)
+    for _ in range(2):
+        pair.lose_primary(orderly=True)
+        stage.note("primary stopped")
+        pair.promote()
+        stage.note("standby promoted")
+        pair.join()
+        stage.note("standby there")
+        stage.until(HALVES)
+
+
+def member_upgrade(stage: Stage) -> None:
+    """All members are stopped in good order, one after the other, as for a new version."""
+    members = Galera.of(stage.cluster.url)
+    for port in members.ports:
+        members.lose(port, "stop")
+        stage.note("member stopped")
+        members.regain(port)
+        stage.note("member there")
+        stage.until(HALVES)
+
+
 def restart(stage: Stage) -> None:
     """The only node is killed, and started again soon after."""
     stage.cluster.end("a", signal.SIGKILL)
@@ -141,6 +198,15 @@ MOVEMENTS: Final[Mapping[str, Movement]] = {
     "kill": Movement(act=kill, nodes=("a", "b"), limit_ms=TAKEN_MS),
     "kill_beside": Movement(act=kill, nodes=("a", "b"), limit_ms=TAKEN_MS, is_one_machine=True),
     "database": Movement(act=database, nodes=("a", "b"), idle_ms=AWAY_S * 1000 + 5000),
+    # only where the database is a pair; the first one is for those that decide themselves
+    "automatic_failover": Movement(
+        act=failover, nodes=("a",), limit_ms=AUTOMATIC_S * 1000 + LEASE_MS, idle_ms=AUTOMATIC_S * 1000
+    ),
+    "failover": Movement(act=failover, nodes=("a",), limit_ms=FAILOVER_S * 1000 + LEASE_MS, idle_ms=FAILOVER_S * 1000),
+    "pair_upgrade": Movement(act=pair_upgrade, nodes=("a", "b"), limit_ms=TAKEN_MS),
+    # only where the database has three members
+    "member": Movement(act=member, nodes=("a", "b"), limit_ms=TAKEN_MS),
+    "member_upgrade": Movement(act=member_upgrade, nodes=("a", "b"), limit_ms=TAKEN_MS),
     "restart": Movement(act=restart, nodes=("a",), idle_ms=DOWN_S * 1000 + 5000),
 }
 

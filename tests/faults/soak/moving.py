@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.faults.soak.cluster import databases
+from tests.faults.soak.cluster import GALERA, PAIRS, databases
 from tests.faults.soak.movements import MOVEMENTS, Result, run
 from tests.support.databases import BACKENDS
 from xwheel.errors import XwheelError
 
 SHOWN: Final = 12
 HEADS: Final = ("run", "backend", "movement", "due", "rows", "executed")
+OF_PAIRS: Final = ("failover", "automatic_failover", "pair_upgrade")
+OF_MEMBERS: Final = ("member", "member_upgrade")
 FIVE: Final = ("join", "leave", "rolling", "kill", "database")
 COUNTED: Final = ("skipped", "lost", "double", "missing", "refused")
 COLUMNS: Final = (*HEADS, *COUNTED, "other", "p50", "p99", "max", "window-p99")
@@ -48,10 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(facts, indent=1))
     else:
         _print_table(facts)
-        print(
-            f"{len(facts) - broken} of {len(facts)} runs held"
-            + (f"; what is left is in {home}" if broken else "")
-        )
+        print(f"{len(facts) - broken} of {len(facts)} runs held" + (f"; what is left is in {home}" if broken else ""))
     return 1 if broken else 0
 
 
@@ -60,24 +59,16 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--backend",
         action="append",
-        choices=["sqlite", *sorted(BACKENDS)],
+        choices=["sqlite", *sorted(BACKENDS), *PAIRS, GALERA],
         help="again for more; default: mariadb",
     )
     parser.add_argument(
-        "--movement",
-        action="append",
-        choices=[*MOVEMENTS, "all"],
-        help="again for more; all: the five on two nodes",
+        "--movement", action="append", choices=[*MOVEMENTS, "all"], help="again for more; all: the five on two nodes"
     )
     parser.add_argument("--times", type=int, default=1, help="runs of each movement (default 1)")
+    parser.add_argument("--rate", type=int, default=60, help="fires a second in sum, at least 20 (default 60)")
     parser.add_argument(
-        "--rate", type=int, default=60, help="fires a second in sum, at least 20 (default 60)"
-    )
-    parser.add_argument(
-        "--seconds",
-        type=int,
-        default=0,
-        help="how long jobs fire at least; default: until the movement is over",
+        "--seconds", type=int, default=0, help="how long jobs fire at least; default: until the movement is over"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON list at the end and nothing else")
     parser.add_argument("--keep", action="store_true", help="keep the folders of runs that held, too")
@@ -87,6 +78,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.backend = options.backend or ["mariadb"]
     names = options.movement or ["all"]
     options.movement = list(FIVE) if "all" in names else names
+    for kind, backends in ((OF_PAIRS, PAIRS), (OF_MEMBERS, (GALERA,))):
+        if any((name in kind) != (backend in backends) for name in options.movement for backend in options.backend):
+            parser.error(f"{', '.join(kind)} are possible, and nothing else, with --backend {' and '.join(backends)}")
     if "sqlite" in options.backend and set(options.movement) != {"restart"}:
         parser.error("on sqlite there is one node, so that only --movement restart is possible")
     return options

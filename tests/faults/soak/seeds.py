@@ -96,9 +96,7 @@ class Ground:
     def __enter__(self) -> Ground:
         self._clock = self._stack.enter_context(WallClock())
         if self.backend != "sqlite":
-            self._fresh = self._stack.enter_context(
-                databases(self.backend, self.home, self._clock.environment)
-            )
+            self._fresh = self._stack.enter_context(databases(self.backend, self.home, self._clock.environment))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,9 +137,7 @@ class Ground:
         (folder / "findings.txt").write_text("\n".join([*result.faults, *result.problems, *lines, ""]))
         return result
 
-    def _build(
-        self, script: Script, folder: Path, mutant: str | None, stack: ExitStack
-    ) -> tuple[Cluster, Scene]:
+    def _build(self, script: Script, folder: Path, mutant: str | None, stack: ExitStack) -> tuple[Cluster, Scene]:
         assert self._clock is not None
         self._clock.set(0)
         is_small = self.backend == "sqlite"
@@ -155,10 +151,7 @@ class Ground:
             fillings={"executor0": journals.filling, "database": lambda: _filling(self._disk)},
             plugins=FaultyPlugins(folder / "plugins"),
         )
-        own = {
-            name: {**clock.environment, "PYTHONPATH": str(scene.plugins.path)}
-            for name, clock in clocks.items()
-        }
+        own = {name: {**clock.environment, "PYTHONPATH": str(scene.plugins.path)} for name, clock in clocks.items()}
         plan = Plan(
             nodes=nodes,
             settings=script.settings,
@@ -184,7 +177,7 @@ def badly_ended(statuses: Mapping[str, int], script: Script) -> list[str]:
     that is what the page on databases promises. It stays away here if the seed does not start it once more.
     """
     good = {0}
-    if any(fault.kind in ("database", "disk") for fault in script.faults):
+    if any(fault.kind in ("database", "failover", "disk") for fault in script.faults):
         good.add(EXIT_REFUSED)
     return [
         f"{name} ended with status {status}"

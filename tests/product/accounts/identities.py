@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from xwheel_accounts import Identity, KnownAccount, SignInStart
 from xwheel_accounts.providers import IdentityProviders
+from xwheel_accounts.settings import AccountsSection
 
 from xwheel.clock import ManualClock
 from xwheel.config import build_config
@@ -62,10 +63,7 @@ class Directory:
         return {"code": code, "state": dict(parse_qsl(urlsplit(url).query))["state"]}
 
     def refresh(self, identity: Identity, known: KnownAccount | None) -> Identity | None:
-        return next(
-            (self.identity(name) for name, one in self.people.items() if one.subject == identity.subject),
-            None,
-        )
+        return next((self.identity(name) for name, one in self.people.items() if one.subject == identity.subject), None)
 
     def sign_out(self, identity: Identity, return_url: str) -> str | None:
         return f"https://id.example.org/logout?to={quote(return_url, safe='')}"
@@ -76,4 +74,4 @@ def providers_of(*given: object, clock: ManualClock | None = None, **settings: o
     names = [str(getattr(one, "name", "")) for one in given]
     config = build_config({"accounts": {"providers": names, **settings}})
     registry: Registry[object] = Registry("identity provider", dict(zip(names, given, strict=True)), {})
-    return IdentityProviders(registry, config.accounts, clock or ManualClock())  # type: ignore[arg-type]
+    return IdentityProviders(registry, config.section("accounts", AccountsSection), clock or ManualClock())  # type: ignore[arg-type]

@@ -135,10 +135,7 @@ def cases() -> Iterator[Case]:
     for words, wanted in FILTERS.items():
         yield Case(f"storage.audit_list.page_audit: {words}", _page(wanted, None))
         yield Case(f"storage.audit_list.page_audit: {words}, next", _page(wanted, before))
-    yield Case(
-        "storage.audit_list.page_audit: some groups",
-        _page(AuditFilter(groups=FEW_GROUPS), None),
-    )
+    yield Case("storage.audit_list.page_audit: some groups", _page(AuditFilter(groups=FEW_GROUPS), None))
     for words, wanted in SEARCHES.items():
         yield Case(f"storage.audit_list.page_audit: {words}", _page(wanted, None), SEARCH, SEARCHED)
         yield Case(f"storage.audit_list.page_audit: {words}, next", _page(wanted, before), SEARCH, SEARCHED)
@@ -159,15 +156,13 @@ def cases() -> Iterator[Case]:
             lambda conn, signed=signed: audit_chain.list_unsealed(conn, 0, MANY, **signed),
         )
     yield Case(
-        "storage.audit_chain.list_unsealed: next",
-        lambda conn: audit_chain.list_unsealed(conn, ROWS - MANY // 2, MANY),
+        "storage.audit_chain.list_unsealed: next", lambda conn: audit_chain.list_unsealed(conn, ROWS - MANY // 2, MANY)
     )
     places = [(ROWS - number, ROWS - number, "e" * 64) for number in range(MANY)]
     yield Case("storage.audit_chain.seal_rows", lambda conn: audit_chain.seal_rows(conn, places))
     for words, after in (("first", audit_chain.BEFORE_ALL), ("next", ROWS // 2)):
         yield Case(
-            f"storage.audit_chain.list_sealed: {words}",
-            lambda conn, a=after: audit_chain.list_sealed(conn, a, MANY),
+            f"storage.audit_chain.list_sealed: {words}", lambda conn, a=after: audit_chain.list_sealed(conn, a, MANY)
         )
     copied = [
         replace(ROW, id=number, nonce=number * 7919, at_ms=NOW - (ROWS - number) * APART_MS)
@@ -177,8 +172,7 @@ def cases() -> Iterator[Case]:
     yield Case("storage.audit_chain.delete_sealed", lambda conn: audit_chain.delete_sealed(conn, MANY))
     for words, after in (("news", ROWS - MANY), ("many", 5), ("none", ROWS + 5)):
         yield Case(
-            f"storage.audit_news.list_audited: {words}",
-            lambda conn, a=after: audit_news.list_audited(conn, a, MANY),
+            f"storage.audit_news.list_audited: {words}", lambda conn, a=after: audit_news.list_audited(conn, a, MANY)
         )
     yield Case("storage.audit_news.find_newest_id", audit_news.find_newest_id)
 

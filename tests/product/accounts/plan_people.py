@@ -57,12 +57,7 @@ def fill(db: Database) -> None:
         "network": "'192.0.2.0/24'",
         "agent": "''",
     }
-    failure = {
-        "id": named.format("name:"),
-        "failures": "1",
-        "until_ms": f"{NOW}",
-        "last_ms": f"{NOW} - n",
-    }
+    failure = {"id": named.format("name:"), "failures": "1", "until_ms": f"{NOW}", "last_ms": f"{NOW} - n"}
     link = {"digest": digest, "account_id": f"n % {ACCOUNTS} + 1", "expires_ms": f"{NOW} + 1000 * n"}
     setting = {
         "account_id": f"n % {ACCOUNTS} + 1",
@@ -72,9 +67,7 @@ def fill(db: Database) -> None:
     }
     numbers = (ACCOUNTS, SESSIONS, FAILURES, LINKS, SETTINGS)
     with db.write() as conn:
-        for name, count, columns in zip(
-            TABLES, numbers, (account, session, failure, link, setting), strict=True
-        ):
+        for name, count, columns in zip(TABLES, numbers, (account, session, failure, link, setting), strict=True):
             _copy(conn, name, count, columns)
         if db.backend == "postgresql":
             for name in TABLES[:2]:
@@ -100,15 +93,12 @@ def cases() -> Iterator[Case]:
     yield Case("storage.accounts.get_account", lambda conn: accounts.get_account(conn, 5))
     yield Case("storage.accounts.find_account", lambda conn: accounts.find_account(conn, "account-5"))
     yield Case("storage.accounts.get_by_name", lambda conn: accounts.get_by_name(conn, "account-5"))
-    yield Case(
-        "storage.accounts.find_subject", lambda conn: accounts.find_subject(conn, "local", "account-5")
-    )
+    yield Case("storage.accounts.find_subject", lambda conn: accounts.find_subject(conn, "local", "account-5"))
     yield Case("storage.accounts.list_accounts", lambda conn: accounts.list_accounts(conn, limit=MANY))
     yield Case("storage.accounts.get_accounts", lambda conn: accounts.get_accounts(conn, range(1, MANY)))
     yield Case("storage.accounts.has_accounts", accounts.has_accounts)
     yield Case(
-        "storage.accounts.update_account",
-        lambda conn: accounts.update_account(conn, 5, {"disabled": True}, NOW),
+        "storage.accounts.update_account", lambda conn: accounts.update_account(conn, 5, {"disabled": True}, NOW)
     )
     yield Case("storage.accounts.note_sign_in", lambda conn: accounts.note_sign_in(conn, 5, NOW))
     yield Case("storage.accounts.delete_account", lambda conn: accounts.delete_account(conn, 6))
@@ -132,37 +122,23 @@ def cases() -> Iterator[Case]:
     yield Case("storage.sessions.list_sessions", lambda conn: sessions.list_sessions(conn, 5, NOW))
     yield Case("storage.sessions.update_seen", lambda conn: sessions.update_seen(conn, 5, NOW, NOW + 1))
     yield Case("storage.sessions.delete_sessions", lambda conn: sessions.delete_sessions(conn, [5, 6]))
-    yield Case(
-        "storage.sessions.delete_sessions_of", lambda conn: sessions.delete_sessions_of(conn, 7, but=1)
-    )
+    yield Case("storage.sessions.delete_sessions_of", lambda conn: sessions.delete_sessions_of(conn, 7, but=1))
     yield Case("storage.sessions.delete_ended", lambda conn: sessions.delete_ended(conn, NOW - 10**9, MANY))
-    yield Case(
-        "storage.sessions.get_failures", lambda conn: sessions.get_failures(conn, ["name:5", "name:6"])
-    )
+    yield Case("storage.sessions.get_failures", lambda conn: sessions.get_failures(conn, ["name:5", "name:6"]))
     yield Case(
         "storage.sessions.save_failures",
         lambda conn: sessions.save_failures(conn, "name:5", Failures(1, NOW, NOW), is_new=False),
     )
-    yield Case(
-        "storage.sessions.delete_failures_of", lambda conn: sessions.delete_failures_of(conn, "name:5:")
-    )
+    yield Case("storage.sessions.delete_failures_of", lambda conn: sessions.delete_failures_of(conn, "name:5:"))
     yield Case("storage.sessions.delete_failures", lambda conn: sessions.delete_failures(conn, "name:5"))
     yield Case(
-        "storage.sessions.delete_old_failures",
-        lambda conn: sessions.delete_old_failures(conn, NOW - 10**9, MANY),
+        "storage.sessions.delete_old_failures", lambda conn: sessions.delete_old_failures(conn, NOW - 10**9, MANY)
     )
     yield Case("storage.links.insert_link", lambda conn: links.insert_link(conn, "new", 5, NOW + 1))
     yield Case("storage.links.find_link", lambda conn: links.find_link(conn, "link-5"))
     yield Case("storage.links.take_link", lambda conn: links.take_link(conn, "link-5", 5, NOW))
     yield Case("storage.links.delete_links_of", lambda conn: links.delete_links_of(conn, 7))
-    yield Case(
-        "storage.links.delete_old_links", lambda conn: links.delete_old_links(conn, NOW + 1000 * MANY, MANY)
-    )
+    yield Case("storage.links.delete_old_links", lambda conn: links.delete_old_links(conn, NOW + 1000 * MANY, MANY))
     yield Case("storage.settings.list_settings", lambda conn: settings.list_settings(conn, 5))
-    yield Case(
-        "storage.settings.save_setting",
-        lambda conn: settings.save_setting(conn, 5, "preferences", "{}", NOW),
-    )
-    yield Case(
-        "storage.settings.delete_setting", lambda conn: settings.delete_setting(conn, 5, "setting-5004")
-    )
+    yield Case("storage.settings.save_setting", lambda conn: settings.save_setting(conn, 5, "preferences", "{}", NOW))
+    yield Case("storage.settings.delete_setting", lambda conn: settings.delete_setting(conn, 5, "setting-5004"))

@@ -29,11 +29,7 @@ def cases() -> list[Case]:
 def test_each_question_has_a_case() -> None:
     start = f"{xwheel_accounts.__name__}."
     modules = [
-        *(
-            found.name
-            for found in pkgutil.walk_packages(xwheel_accounts.__path__, start)
-            if ".storage." in found.name
-        ),
+        *(found.name for found in pkgutil.walk_packages(xwheel_accounts.__path__, start) if ".storage." in found.name),
         trail.__name__,
     ]
     asked = {
@@ -42,8 +38,7 @@ def test_each_question_has_a_case() -> None:
         for _, function in inspect.getmembers(importlib.import_module(name), inspect.isfunction)
         if function.__module__ == name
         and not function.__name__.startswith("_")
-        and [item.annotation for item in inspect.signature(function).parameters.values()][:1]
-        == ["Connection"]
+        and [item.annotation for item in inspect.signature(function).parameters.values()][:1] == ["Connection"]
     }
     assert {case.name.partition(":")[0] for case in cases()} == asked
 

@@ -29,9 +29,7 @@ ADDRESS = "10.0.0.1"
 
 def door(db: Database, *providers: object, places: PasswordPlaces | None = None) -> SignIn:
     clock = ManualClock(NOW)
-    return SignIn(
-        db, clock, trail_of(db, clock), providers_of(*providers, clock=clock), places or PasswordPlaces()
-    )
+    return SignIn(db, clock, trail_of(db, clock), providers_of(*providers, clock=clock), places or PasswordPlaces())
 
 
 def make(db: Database, name: str, **values: Any) -> Account:
@@ -127,9 +125,7 @@ def test_no_other_provider_is_shown_a_hash(db: Database) -> None:
     assert shown == [KnownAccount(subject="u-1", name="alice")]
 
 
-def test_a_password_of_another_provider_is_never_hashed_here(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_password_of_another_provider_is_never_hashed_here(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xwheel_accounts.sign_in.needs_rehash", lambda _: True)
     made = make(db, "alice", provider="directory", subject="u-1", password=hash_password("of earlier"))
     judged = door(db, LocalAccounts(), Directory()).judge("alice", PASSWORD, ADDRESS)

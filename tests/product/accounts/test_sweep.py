@@ -44,21 +44,11 @@ def test_sessions_and_wrong_passwords_go_too(db: Database) -> None:
     for number, end_ms in enumerate((NOW - 1, NOW + HOUR_MS)):
         db.transaction(
             lambda conn, n=number, at=end_ms: sessions.insert_session(
-                conn,
-                f"secret {n}",
-                made.id,
-                NOW - 5,
-                expires_ms=at,
-                provider="local",
-                address="",
-                network="",
-                agent="",
+                conn, f"secret {n}", made.id, NOW - 5, expires_ms=at, provider="local", address="", network="", agent=""
             )
         )
     for key, last_ms in (("name:old", NOW - DAY_MS - 1), ("name:new", NOW - DAY_MS + HOUR_MS)):
-        db.transaction(
-            lambda conn, k=key, at=last_ms: sessions.save_failures(conn, k, Failures(1, 0, at), is_new=True)
-        )
+        db.transaction(lambda conn, k=key, at=last_ms: sessions.save_failures(conn, k, Failures(1, 0, at), is_new=True))
     run(sweep_of(db, clock, 0), clock)
     with db.read() as conn:
         assert list(conn.execute(select(account_session.c.expires_ms)).scalars()) == [NOW + HOUR_MS]

@@ -8,6 +8,7 @@ from xwheel_accounts.storage import accounts
 from xwheel_accounts.tables import AccountsTables, audit, metadata
 
 from tests.product.accounts.trails import trail_of
+from tests.support import plugin_schema
 from tests.support.databases import differences
 from tests.support.rows import NOW
 from xwheel.errors import PluginError, SchemaError
@@ -22,7 +23,7 @@ MINE = {"accounts": AccountsTables()}
 
 def forget(db: Database) -> None:
     """Leave the tables as xwheel itself made them, before it gave them up."""
-    plugin_tables.forget(db, "accounts", "0001_adopt")
+    plugin_schema.forget(db, "accounts", "0001_adopt")
 
 
 def test_the_core_has_none_of_them() -> None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from xwheel_accounts.audit.book import AuditBook
+from xwheel_accounts.audit.signing import SigningKeys
 from xwheel_accounts.audit.trail import signing_keys
 from xwheel_accounts.gate import AccountsGate
 from xwheel_accounts.tables import AccountsTables
@@ -15,7 +16,6 @@ from xwheel.access.rights import Rights
 from xwheel.clock import Clock
 from xwheel.config import Config
 from xwheel.runtime.sealing import KeyRing
-from xwheel.runtime.signing import SigningKeys
 from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.storage.database.engine import Database
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
+from xwheel_alarms import Alarm
 from xwheel_alarms.channels import AlarmChannels, Sent
 from xwheel_alarms.records import AlarmAttempt
 from xwheel_alarms.service import Alarms
@@ -17,7 +18,7 @@ from tests.product.api import product_api
 from tests.support.rows import NOW
 from xwheel.clock import Clock, ManualClock
 from xwheel.config import build_config
-from xwheel.plugin import Alarm, PartHealth, PluginSite, ResourceRoute
+from xwheel.plugin import PartHealth, PluginSite, ResourceRoute
 from xwheel.storage.database.engine import Database
 
 

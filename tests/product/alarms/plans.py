@@ -71,9 +71,7 @@ def cases() -> Iterator[Case]:
 
 def _news() -> Iterator[Case]:
     for words, after in (("news", ALARMS - MANY), ("many", 5), ("none", ALARMS + 5)):
-        yield Case(
-            f"alarms.news.list_alarmed: {words}", lambda conn, a=after: news.list_alarmed(conn, a, MANY)
-        )
+        yield Case(f"alarms.news.list_alarmed: {words}", lambda conn, a=after: news.list_alarmed(conn, a, MANY))
     yield Case("alarms.news.find_newest_id", news.find_newest_id)
 
 
@@ -158,9 +156,7 @@ def _alarms() -> Iterator[Case]:
     yield Case("alarms.alarms.insert_alarms", lambda conn: alarms.insert_alarms(conn, new))
     yield Case("alarms.alarms.insert_test", lambda conn: alarms.insert_test(conn, NOW))
     yield Case("alarms.alarms.find_due_alarms", lambda conn: alarms.find_due_alarms(conn, ALL, NOW, MANY))
-    yield Case(
-        "alarms.alarms.find_due_alarms: few", lambda conn: alarms.find_due_alarms(conn, (5, 6), NOW, MANY)
-    )
+    yield Case("alarms.alarms.find_due_alarms: few", lambda conn: alarms.find_due_alarms(conn, (5, 6), NOW, MANY))
     yield Case("alarms.alarms.lock_alarms", lambda conn: alarms.lock_alarms(conn, NEW))
     yield Case("alarms.alarms.update_alarms", lambda conn: alarms.update_alarms(conn, changes))
     yield Case("alarms.alarms.get_alarms", lambda conn: alarms.get_alarms(conn, SOME))
@@ -168,9 +164,7 @@ def _alarms() -> Iterator[Case]:
     yield Case("alarms.alarms.find_held", lambda conn: alarms.find_held(conn, range(1, MANY)))
     yield Case("alarms.alarms.lock_episodes", lambda conn: alarms.lock_episodes(conn, range(1, MANY)))
     yield Case("alarms.alarms.save_episodes", lambda conn: alarms.save_episodes(conn, episodes))
-    yield Case(
-        "alarms.alarms.list_open_episodes", lambda conn: alarms.list_open_episodes(conn, NOW - MANY * 1000)
-    )
+    yield Case("alarms.alarms.list_open_episodes", lambda conn: alarms.list_open_episodes(conn, NOW - MANY * 1000))
 
 
 def _attempts() -> Iterator[Case]:
@@ -184,9 +178,7 @@ def _attempts() -> Iterator[Case]:
             "alarms.attempts.find_due_attempts",
             lambda conn, c=channel: attempts.find_due_attempts(conn, ALL, c, NOW, MANY),
         )
-    yield Case(
-        "alarms.attempts.find_orphans", lambda conn: attempts.find_orphans(conn, ALL, ("pager",), MANY)
-    )
+    yield Case("alarms.attempts.find_orphans", lambda conn: attempts.find_orphans(conn, ALL, ("pager",), MANY))
     yield Case("alarms.attempts.lock_attempts", lambda conn: attempts.lock_attempts(conn, NEW))
     yield Case("alarms.attempts.update_attempts", lambda conn: attempts.update_attempts(conn, ended))
     yield Case("alarms.attempts.delete_alarms", lambda conn: attempts.delete_alarms(conn, NOW, MANY))
@@ -202,22 +194,12 @@ def _watch() -> Iterator[Case]:
         "alarms.watch.list_started_jobs: group",
         lambda conn: watch.list_started_jobs(conn, 500, MANY, group_id=BUSY_GROUP),
     )
-    yield Case(
-        "alarms.watch.list_started_jobs: one",
-        lambda conn: watch.list_started_jobs(conn, 0, MANY, ids=(5,)),
-    )
+    yield Case("alarms.watch.list_started_jobs: one", lambda conn: watch.list_started_jobs(conn, 0, MANY, ids=(5,)))
     yield Case("alarms.watch.find_ran", lambda conn: watch.find_ran(conn, SOME_JOBS, NOW - 10_000_000))
 
 
 def _rule_columns() -> dict[str, str]:
-    texts = {
-        "name": "",
-        "kinds": '["failed"]',
-        "when": "last",
-        "targets": "[]",
-        "quiet_from": "",
-        "quiet_to": "",
-    }
+    texts = {"name": "", "kinds": '["failed"]', "when": "last", "targets": "[]", "quiet_from": "", "quiet_to": ""}
     texts |= {"quiet_timezone": "UTC", "quiet_pass": "[]"}
     numbers = ("window_s", "not_run_s", "still_running_s", "revision", "created_ms", "updated_ms")
     return {

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xwheel_alarms import Alarm, AlarmChannel
 from xwheel_alarms.records import AlarmAttempt, AlarmKind, AlarmRow, AlarmRule, AlarmTarget, AlarmWhen
 from xwheel_alarms.service import Alarms
 from xwheel_alarms.storage import lists
@@ -16,11 +17,12 @@ from tests.support.node import HandNode
 from tests.support.waiting import wait_until
 from xwheel.api.plugins.site import RouteSite
 from xwheel.api.schema.health import HealthReport
+from xwheel.clock import ManualClock
 from xwheel.model import Job, Run, RunState
 from xwheel.node.node import api_parts
-from xwheel.plugin import Alarm
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.registries import Registry
+from xwheel.storage.database.engine import Database
 
 LONGEST_S = 60
 
@@ -32,10 +34,20 @@ class AlarmNode(HandNode):
         alarms: What the plugin registers.
     """
 
+    def __init__(
+        self, db: Database, clock: ManualClock, *, channels: Sequence[AlarmChannel] = (), **settings: Any
+    ) -> None:
+        self._channels = Registry("alarm channel", {item.name: item for item in channels}, {})
+        super().__init__(db, clock, **settings)
+
     def installed(self, known: Plugins) -> Plugins:
         self.alarms = Alarms(self.config)
         found = {self.alarms.name: self.alarms}
-        return dataclasses.replace(known, resources=Registry("set of resources", found, {}))
+        return dataclasses.replace(
+            known,
+            resources=Registry("set of resources", found, {}),
+            others={**known.others, "xwheel_register_alarms": self._channels},
+        )
 
     def begin(self) -> None:
         self.alarms.resources(RouteSite(api_parts(self.scheduler, HealthReport)))

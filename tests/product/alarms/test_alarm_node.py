@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from xwheel_alarms import AlarmChannel
 from xwheel_alarms.records import AlarmKind, AlarmTarget, AttemptState
 from xwheel_alarms.rules import AlarmManager
 from xwheel_alarms.service import Alarms
@@ -15,7 +16,7 @@ from tests.support.rows import job_values
 from tests.support.waiting import wait_until
 from xwheel.config import build_config
 from xwheel.node.node import Node
-from xwheel.plugin import AlarmChannel, hookimpl
+from xwheel.plugin import hookimpl
 from xwheel.storage import executors
 
 RUNS = 10
@@ -39,10 +40,7 @@ def sent_through(rules: AlarmManager, channel: str) -> int:
 
 def test_a_running_node_tells_what_it_must(tmp_path: Path) -> None:
     stuck, bad, good = Stuck(), Recorder("bad", lambda _: ValueError("no")), Recorder("good")
-    settings = {
-        "database": {"url": f"sqlite:///{tmp_path / 'node.db'}"},
-        "api": {"port": 0, "executor_port": 0},
-    }
+    settings = {"database": {"url": f"sqlite:///{tmp_path / 'node.db'}"}, "api": {"port": 0, "executor_port": 0}}
     node = Node(build_config(settings), lambda _: None, {"some": Channels(stuck, bad, good)})
     db, scheduler = node.scheduler.core.db, node.scheduler
     node.start()

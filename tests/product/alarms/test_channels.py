@@ -7,7 +7,8 @@ import threading
 from typing import Any
 
 import pytest
-from xwheel_alarms.channels import MOST_HANGING
+from xwheel_alarms import Alarm, AlarmChannel, AlarmRetryLater
+from xwheel_alarms.channels import MOST_HANGING, seconds
 from xwheel_alarms.records import AlarmKind, AttemptState
 from xwheel_alarms.storage import alarms
 from xwheel_alarms.storage.alarms import NewAlarm
@@ -16,8 +17,7 @@ from tests.product.alarms.support import AlarmNode, Recorder, Stuck, alarms_of, 
 from tests.support.rows import NOW, make_run
 from tests.support.waiting import wait_until
 from xwheel.clock import ManualClock
-from xwheel.errors import AlarmRetryLater, ConflictError, FieldError
-from xwheel.plugin import Alarm, AlarmChannel
+from xwheel.errors import ConflictError, FieldError
 from xwheel.storage.database.engine import Database
 
 SECOND = 1000
@@ -29,9 +29,7 @@ def a_node(db: Database, *channels: AlarmChannel, **alarm: int) -> AlarmNode:
     return node
 
 
-def a_node_that_hangs(
-    db: Database, *others: AlarmChannel, count: int = 1, **alarm: int
-) -> tuple[AlarmNode, Stuck]:
+def a_node_that_hangs(db: Database, *others: AlarmChannel, count: int = 1, **alarm: int) -> tuple[AlarmNode, Stuck]:
     """Return a node with some alarms for a channel that hangs in the first of them."""
     stuck = Stuck()
     node = a_node(db, stuck, *others, **alarm)
@@ -66,9 +64,7 @@ def step(node: AlarmNode, by_ms: int = 0) -> int:
 
 
 def answers(node: AlarmNode, channel: str) -> list[tuple[int, str, str]]:
-    return [
-        (item.number, str(item.state), item.answer) for item in attempts_of(node) if item.channel == channel
-    ]
+    return [(item.number, str(item.state), item.answer) for item in attempts_of(node) if item.channel == channel]
 
 
 def test_a_channel_that_hangs_and_one_that_raises_delay_no_third(db: Database) -> None:
@@ -108,9 +104,7 @@ def test_a_channel_that_hangs_and_one_that_raises_delay_no_third(db: Database) -
     wait_until(lambda: node.alarms.health()[2].hanging == 0)
 
 
-def test_a_channel_that_comes_back_is_used_again(
-    sqlite_db: Database, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_channel_that_comes_back_is_used_again(sqlite_db: Database, caplog: pytest.LogCaptureFixture) -> None:
     node, stuck = a_node_that_hangs(sqlite_db, attempts=3, retry_delay_s=5)
     step(node, 30 * SECOND)
     with caplog.at_level(logging.WARNING):
@@ -205,6 +199,24 @@ def test_what_waits_in_memory_is_left_to_the_next_holder_of_the_lease(sqlite_db:
     assert stuck.calls == 5
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (5, 5.0),
+        (0.5, 0.5),
+        (-5, -5.0),
+        (True, None),
+        ("5", None),
+        (None, None),
+        (10**400, None),
+        (float("nan"), None),
+        (float("-inf"), None),
+    ],
+)
+def test_r4_seconds_are_plain_finite_numbers(given: Any, wanted: float | None) -> None:
+    assert seconds(given) == wanted
+
+
 @pytest.mark.parametrize("after_s", [float("nan"), "soon", -5, 10**400, True])
 def test_a_plugin_that_says_nonsense_stops_nothing(db: Database, after_s: Any) -> None:
     nonsense = "\ud800\x00" + "x" * 5000
@@ -244,8 +256,7 @@ def test_a_test_of_a_channel_that_hangs_ends_and_a_second_one_is_refused(sqlite_
     node = a_node(sqlite_db, stuck)
     found: list[str] = []
     thread = threading.Thread(
-        target=lambda: found.append(node.alarms.service.manager.test_send("stuck").answer),
-        daemon=True,
+        target=lambda: found.append(node.alarms.service.manager.test_send("stuck").answer), daemon=True
     )
     thread.start()
     wait_until(lambda: stuck.calls == 1)

@@ -91,45 +91,30 @@ def test_rules_are_made_changed_and_deleted(channels: None, xwheel: Shell) -> No
     rule = ("alarm", "rule")
     quiet = ("--set", "quiet_from=22:00", "--set", "quiet_to=07:00")
     create = (*rule, "create", "all", "--kinds", "failed,not_run", "--set", "not_run_s=7200", *quiet)
-    status, out, err = xwheel(
-        *create, "--to", "shout", "--to", "broken=alice,bob", "--set", "quiet_pass=lost,refused"
-    )
+    status, out, err = xwheel(*create, "--to", "shout", "--to", "broken=alice,bob", "--set", "quiet_pass=lost,refused")
     assert (status, out.split()) == (0, ["created", "all", "(1),", "revision", "1"]), err
     made = parsed(xwheel(*rule, "show", "1", "--json"))
     assert made["targets"] == [
         {"channel": "shout", "receivers": []},
         {"channel": "broken", "receivers": ["alice", "bob"]},
     ]
-    assert (made["kinds"], made["not_run_s"], made["quiet_pass"]) == (
-        ["failed", "not_run"],
-        7200,
-        ["lost", "refused"],
-    )
+    assert (made["kinds"], made["not_run_s"], made["quiet_pass"]) == (["failed", "not_run"], 7200, ["lost", "refused"])
     assert (made["job_id"], made["group_id"]) == (None, None)
 
     assert xwheel(*rule, "edit", "1", "--group", "orders", "--silent", "--set", "when=each")[0] == 0
     changed = parsed(xwheel(*rule, "edit", "1", "--job", "nightly", "--json"))
     assert (changed["targets"], changed["when"], changed["revision"]) == ([], "each", 3)
     assert (changed["job_id"], changed["group_id"]) == (1, None)
-    assert (
-        "is at revision 3, not 2"
-        in xwheel(*rule, "edit", "1", "--set", "enabled=false", "--revision", "2")[2]
-    )
+    assert "is at revision 3, not 2" in xwheel(*rule, "edit", "1", "--set", "enabled=false", "--revision", "2")[2]
 
     for words, told in (
         ((*rule, "edit", "1"), "--set: must change at least one field"),
         ((*rule, "edit", "1", "--to", "shout", "--silent"), "--silent: give --to or --silent, not both"),
         ((*rule, "edit", "1", "--set", "targets=shout"), "targets: is given by --to"),
-        (
-            (*rule, "edit", "1", "--job", "nightly", "--group", "orders"),
-            "--group: give --job or --group, not both",
-        ),
+        ((*rule, "edit", "1", "--job", "nightly", "--group", "orders"), "--group: give --job or --group, not both"),
         ((*rule, "create", "x", "--kinds", "failed,burnt"), "kinds"),
         ((*rule, "create", "x", "--kinds", "failed", "--to", "nobody"), "'nobody' is not installed"),
-        (
-            (*rule, "create", "x", "--kinds", "failed", "--set", "window_s=-1"),
-            "window_s: must be a whole number",
-        ),
+        ((*rule, "create", "x", "--kinds", "failed", "--set", "window_s=-1"), "window_s: must be a whole number"),
     ):
         status, out, err = xwheel(*words)
         assert (status, out, told in err) == (2, "", True), (words, err)
@@ -145,14 +130,10 @@ def test_the_rule_of_the_how_to_is_made(channels: None, xwheel: Shell) -> None:
     found = re.search(r"^xwheel (alarm rule create .*?)\n```", page, re.DOTALL | re.MULTILINE)
     assert found is not None
     # the channels of the test have other names
-    words = shlex.split(
-        found[1].replace("\\\n", " ").replace("email=", "shout=").replace("dingtalk=", "broken=")
-    )
+    words = shlex.split(found[1].replace("\\\n", " ").replace("email=", "shout=").replace("dingtalk=", "broken="))
     status, _, err = xwheel(*words)
     assert status == 0, err
-    settings = [
-        text for text in re.findall(r"`--set (\S+=\S+)`", page) if not text.startswith("still_running")
-    ]
+    settings = [text for text in re.findall(r"`--set (\S+=\S+)`", page) if not text.startswith("still_running")]
     assert len(settings) > 3
     for setting in settings:
         status, _, err = xwheel("alarm", "rule", "edit", "1", "--set", setting)

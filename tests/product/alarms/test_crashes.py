@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from xwheel_alarms import Alarm
 from xwheel_alarms.records import AlarmState, AttemptState
 
 from tests.product.alarms.support import AlarmNode, alarms_of, attempts_of, rule, send, settle
@@ -15,7 +16,6 @@ from tests.support.rows import NOW
 from tests.support.waiting import wait_until
 from xwheel.clock import ManualClock
 from xwheel.model import Run, RunState
-from xwheel.plugin import Alarm
 from xwheel.storage.database.engine import Database
 
 FEWEST = {"sqlite": 20, "mysql": 8, "postgresql": 8}  # a server has fewer points

@@ -8,16 +8,7 @@ from xwheel_alarms.matching import READ_ALL_MS, OpenAlarm, RuleIndex, _recovers
 from xwheel_alarms.records import AlarmKind, AlarmState, AlarmWhen, AttemptState
 from xwheel_alarms.storage.alarms import NewAlarm, rows_of
 
-from tests.product.alarms.support import (
-    AlarmNode,
-    Recorder,
-    alarms_of,
-    attempts_of,
-    rule,
-    run_once,
-    send,
-    settle,
-)
+from tests.product.alarms.support import AlarmNode, Recorder, alarms_of, attempts_of, rule, run_once, send, settle
 from tests.support.rows import NOW, make_run
 from xwheel.model import MisfirePolicy, RunState
 from xwheel.scheduler.records import Fate
@@ -53,12 +44,7 @@ def test_success_and_what_a_person_ends_raise_no_alarm(node: AlarmNode, pager: R
 
 
 @pytest.mark.parametrize(
-    ("state", "kind"),
-    [
-        (RunState.TIMED_OUT, "failed"),
-        (RunState.KILLED, "failed"),
-        (RunState.LOST, "lost"),
-    ],
+    ("state", "kind"), [(RunState.TIMED_OUT, "failed"), (RunState.KILLED, "failed"), (RunState.LOST, "lost")]
 )
 def test_each_bad_end_has_its_kind(node: AlarmNode, pager: Recorder, state: RunState, kind: str) -> None:
     rule(node, "failed", "lost")
@@ -147,11 +133,7 @@ def test_each_attempt_is_told_if_the_rule_says_so(node: AlarmNode, pager: Record
 def test_the_nearest_rule_of_a_kind_wins(node: AlarmNode, pager: Recorder) -> None:
     group = node.group("other")
     node.register("http://127.0.0.1:9002", app_name="other")
-    mine, ours, theirs = (
-        node.job(enabled=False),
-        node.job(enabled=False),
-        node.job(enabled=False, group_id=group),
-    )
+    mine, ours, theirs = (node.job(enabled=False), node.job(enabled=False), node.job(enabled=False, group_id=group))
     rule(node, "failed", name="all", channels=["sms"])
     rule(node, "failed", name="group", group_id=ours.group_id)
     rule(node, "lost", name="job, another kind", job_id=mine.id)
@@ -218,9 +200,7 @@ def test_a_shard_ends_its_own_alarm_and_no_other_of_the_same_fire() -> None:
 
 
 def _failure(root_id: int) -> NewAlarm:
-    return NewAlarm(
-        rule_id=1, job_id=7, group_id=1, partition=7, kind=AlarmKind.FAILED, at_ms=NOW, root_id=root_id
-    )
+    return NewAlarm(rule_id=1, job_id=7, group_id=1, partition=7, kind=AlarmKind.FAILED, at_ms=NOW, root_id=root_id)
 
 
 def test_a_success_of_a_later_fire_ends_the_alarm_in_memory_too(node: AlarmNode) -> None:

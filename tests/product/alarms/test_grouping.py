@@ -252,9 +252,7 @@ def test_a_recovery_for_one_rule_leaves_the_alarms_of_others() -> None:
         ((make_rule(targets=()),), grouping.NO_CHANNEL),
     ],
 )
-def test_what_no_rule_asks_for_any_more_is_dropped_with_the_reason(
-    rules: tuple[AlarmRule, ...], note: str
-) -> None:
+def test_what_no_rule_asks_for_any_more_is_dropped_with_the_reason(rules: tuple[AlarmRule, ...], note: str) -> None:
     world = World(*rules)
     world.strike()
     world.decide()
@@ -288,10 +286,7 @@ def test_quiet_hours_end_in_one_summary_of_the_rule() -> None:
     summary = world.rows[found.attempts[0].alarm_id]
     assert summary.note == grouping.SUMMARY
     members = [row for row in world.rows.values() if row.note == grouping.SUMMARY and row.id != summary.id]
-    assert {(row.job_id, row.count, row.notice_id) for row in members} == {
-        (2, 2, summary.id),
-        (3, 2, summary.id),
-    }
+    assert {(row.job_id, row.count, row.notice_id) for row in members} == {(2, 2, summary.id), (3, 2, summary.id)}
 
 
 def test_kinds_that_pass_are_told_in_quiet_hours() -> None:
@@ -315,8 +310,7 @@ def test_a_window_that_ends_in_quiet_hours_is_told_at_their_end() -> None:
 
 def test_a_missing_channel_is_an_attempt_that_failed() -> None:
     world = World(
-        make_rule(targets=(AlarmTarget(channel="fax"), AlarmTarget(channel="pager"))),
-        channels=("pager", "sms"),
+        make_rule(targets=(AlarmTarget(channel="fax"), AlarmTarget(channel="pager"))), channels=("pager", "sms")
     )
     world.strike()
     world.decide()
@@ -327,9 +321,7 @@ def test_a_missing_channel_is_an_attempt_that_failed() -> None:
 
 @given(
     st.lists(
-        st.tuples(
-            st.sampled_from(["failed", "failed", "lost", "recovered"]), st.integers(1, 3), st.integers(0, 200)
-        ),
+        st.tuples(st.sampled_from(["failed", "failed", "lost", "recovered"]), st.integers(1, 3), st.integers(0, 200)),
         max_size=40,
     ),
     st.sampled_from([0, 60, 300]),
@@ -386,7 +378,5 @@ def test_quiet_hours_are_local(begin: str, end: str, now: str, until: str | None
 
 def test_quiet_hours_end_once_the_clock_was_set_back() -> None:
     rule = make_rule(quiet_from="22:00", quiet_to="02:30", quiet_timezone="Europe/Berlin")
-    second_time = int(
-        datetime(2026, 10, 25, 2, 15, tzinfo=ZoneInfo("Europe/Berlin"), fold=1).timestamp() * 1000
-    )
+    second_time = int(datetime(2026, 10, 25, 2, 15, tzinfo=ZoneInfo("Europe/Berlin"), fold=1).timestamp() * 1000)
     assert quiet_until_ms(rule, AlarmKind.FAILED, second_time) == second_time + 15 * 60_000

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from xwheel_alarms import AlarmChannel
 
 from tests.product.alarms.own import pagers
 from tests.product.alarms.support import Recorder
@@ -16,7 +17,7 @@ from tests.support.rows import job_values
 from tests.support.waiting import wait_until
 from xwheel.config import build_config
 from xwheel.node.node import Node
-from xwheel.plugin import AlarmChannel, hookimpl
+from xwheel.plugin import hookimpl
 from xwheel.storage import executors
 
 SOURCE = Path(pagers.__file__)
@@ -62,7 +63,7 @@ def test_it_is_small_and_knows_only_what_is_public() -> None:
     text = SOURCE.read_text()
     assert len(text.splitlines()) < 200
     imported = {node.module for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)}
-    assert {name for name in imported if name and name.startswith("xwheel")} == {"xwheel.plugin"}
+    assert {name for name in imported if name and name.startswith("xwheel")} == {"xwheel.plugin", "xwheel_alarms"}
 
 
 def test_runs_that_end_badly_are_told_by_the_other_plugin(tmp_path: Path) -> None:
@@ -71,9 +72,7 @@ def test_runs_that_end_badly_are_told_by_the_other_plugin(tmp_path: Path) -> Non
         assert call("GET", "/alarms").status_code == 404
         db, management = node.scheduler.core.db, node.scheduler.management
         groups = [
-            db.transaction(
-                lambda conn, name=name: executors.insert_group(conn, app_name=name, title="", now_ms=1).id
-            )
+            db.transaction(lambda conn, name=name: executors.insert_group(conn, app_name=name, title="", now_ms=1).id)
             for name in ("watched", "other")
         ]
         assert call("PUT", f"/pagers/groups/{groups[0]}", {"channel": "pager"}).status_code == 204

@@ -39,10 +39,7 @@ def test_a_rule_lives_from_post_to_delete(api: Api) -> None:
         **RULE,
         "id": made.json["id"],
         "kinds": ["failed", "lost"],
-        "targets": [
-            {"channel": "mail", "receivers": ["ops@example.com"]},
-            {"channel": "silent", "receivers": []},
-        ],
+        "targets": [{"channel": "mail", "receivers": ["ops@example.com"]}, {"channel": "silent", "receivers": []}],
         "job_id": None,
         "group_id": group_id,
         "when": "last",
@@ -103,9 +100,7 @@ def test_a_rule_that_somebody_else_changed_is_a_conflict(api: Api) -> None:
         ({"when": "always"}, "when", "one of each, last"),
     ],
 )  # fmt: skip
-def test_a_rule_that_cannot_work_is_refused(
-    api: Api, changes: dict[str, Any], field: str, words: str
-) -> None:
+def test_a_rule_that_cannot_work_is_refused(api: Api, changes: dict[str, Any], field: str, words: str) -> None:
     known = api.call("POST", "alarms/rules", RULE).json["id"]
     before = api.rows()
     for method, path, body in (

@@ -73,11 +73,7 @@ def test_a_rule_is_kept_as_it_was_given(node: AlarmNode, rules: AlarmManager) ->
         ({"quiet_from": "22:00"}, "quiet_to", "time of day"),
         ({"quiet_from": "24:00", "quiet_to": "07:00"}, "quiet_from", "time of day"),
         ({"quiet_from": "07:00", "quiet_to": "07:00"}, "quiet_to", "differ"),
-        (
-            {"quiet_from": "22:00", "quiet_to": "07:00", "quiet_timezone": "../etc"},
-            "quiet_timezone",
-            "zone",
-        ),
+        ({"quiet_from": "22:00", "quiet_to": "07:00", "quiet_timezone": "../etc"}, "quiet_timezone", "zone"),
         ({"quiet_pass": (AlarmKind.LOST,)}, "quiet_pass", "quiet hours"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import MetaData, insert, inspect, select, text
 from xwheel_alarms.tables import AlarmTables, alarm, alarm_attempt, alarm_episode, alarm_rule, metadata
 
+from tests.support import plugin_schema
 from tests.support.databases import differences
 from xwheel.plugin.tables import HANDED_OVER
 from xwheel.storage.database.engine import Database
@@ -69,7 +70,7 @@ ROWS = {
 
 def test_what_the_core_made_is_taken_over_with_its_rows(db: Database) -> None:
     assert set(AlarmTables().tables()) <= HANDED_OVER
-    plugin_tables.forget(db, "alarm", "0001_tables")
+    plugin_schema.forget(db, "alarm", "0001_tables")
     with db.write() as conn:
         for table, row in ROWS.items():
             conn.execute(insert(table).values(row))
@@ -83,7 +84,7 @@ def test_what_the_core_made_is_taken_over_with_its_rows(db: Database) -> None:
 
 
 def test_they_are_made_where_there_are_none(db: Database) -> None:
-    plugin_tables.forget(db, "alarm", "0001_tables")
+    plugin_schema.forget(db, "alarm", "0001_tables")
     with db.write() as conn:
         for table in reversed(metadata.sorted_tables):
             conn.execute(text(f"DROP TABLE {table.name}"))

@@ -30,9 +30,7 @@ def test_a_run_that_does_not_end_is_told_once(node: AlarmNode, pager: Recorder) 
     assert pager.told == []
     for _ in range(3):
         watch_on(node, 20)
-    assert [(str(alarm.kind), alarm.run.id if alarm.run else 0) for alarm in pager.told] == [
-        ("still_running", run.id)
-    ]
+    assert [(str(alarm.kind), alarm.run.id if alarm.run else 0) for alarm in pager.told] == [("still_running", run.id)]
     assert pager.told[0].reason.startswith("for 6") or pager.told[0].reason.startswith("for 7")
     node.finish([run])
     settle(node)
@@ -49,9 +47,7 @@ def test_a_new_node_does_not_tell_again_what_still_runs(node: AlarmNode, pager: 
     assert pager.kinds() == ["still_running"]
 
 
-def test_many_open_runs_are_read_in_batches(
-    node: AlarmNode, pager: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_open_runs_are_read_in_batches(node: AlarmNode, pager: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "BATCH", 3)
     watched, other = node.job(enabled=False), node.job(enabled=False)
     rule(node, "still_running", still_running_s=60, job_id=watched.id)
@@ -60,9 +56,7 @@ def test_many_open_runs_are_read_in_batches(
     assert {alarm.run.id for alarm in pager.told if alarm.run} == {run.id for run in mine}
 
 
-def test_a_job_that_does_not_run_is_told_once_and_again_after_it_ran(
-    node: AlarmNode, pager: Recorder
-) -> None:
+def test_a_job_that_does_not_run_is_told_once_and_again_after_it_ran(node: AlarmNode, pager: Recorder) -> None:
     rule(node, "not_run", not_run_s=100)
     job = node.job(schedule_type="CRON", schedule_conf="0 0 0 1 1 ?")
     watch_on(node, 50)

@@ -24,11 +24,7 @@ MISTAKES: tuple[tuple[tuple[str, ...], int, str], ...] = (
     (("group", "show", "nobody"), 1, "nobody"),
     (("run", "show", "999"), 1, "999"),
     (("job", "edit", "nightly"), 2, "--set: must change"),
-    (
-        ("job", "edit", "nightly", "--set", "timeot_s=5"),
-        2,
-        "timeot_s: is not a field here; did you mean timeout_s",
-    ),
+    (("job", "edit", "nightly", "--set", "timeot_s=5"), 2, "timeot_s: is not a field here; did you mean timeout_s"),
     (("job", "edit", "nightly", "--set", "timeout_s=1e3"), 2, "timeout_s: must be a whole number"),
     (("job", "edit", "nightly", "--set", "name=null", "--revision", "9"), 1, "revision"),
     (("job", "edit", "nightly", "--set", "x"), 2, "--set: takes FIELD=VALUE"),
@@ -77,14 +73,7 @@ def test_groups(xwheel: Shell, node: RestClient) -> None:
 
 
 def test_jobs(xwheel: Shell, node: RestClient) -> None:
-    fields = (
-        "--set",
-        "schedule_type=CRON",
-        "--set",
-        "schedule_conf=0 0 3 * * ?",
-        "--set",
-        "retry_delays_ms=1,2",
-    )
+    fields = ("--set", "schedule_type=CRON", "--set", "schedule_conf=0 0 3 * * ?", "--set", "retry_delays_ms=1,2")
     job = parsed(xwheel("job", "edit", "orders/nightly", *fields, "--set", "end_ms=null", "--json"))
     assert (job["schedule_type"], job["retry_delays_ms"], job["end_ms"]) == ("CRON", [1, 2], None)
     assert parsed(xwheel("job", "start", "nightly", "--json"))["enabled"] is True
@@ -155,9 +144,7 @@ def test_runs(xwheel: Shell, node: RestClient) -> None:
     status, out, err = xwheel("job", "run", "nightly", "--param", "x", "--wait")
     assert (status, err) == (main.EXIT_FAILED, "")  # there is no executor
     assert "refused" in out
-    (run,) = parsed(
-        xwheel("run", "list", "--job", "nightly", "--since", "1h", "--state", "refused", "--json")
-    )
+    (run,) = parsed(xwheel("run", "list", "--job", "nightly", "--since", "1h", "--state", "refused", "--json"))
     assert (run["state"], run["param"]) == ("refused", "x")
     assert parsed(xwheel("run", "list", "--state", "failed", "--json")) == []
     assert xwheel("run", "kill", str(run["id"]))[0] == main.EXIT_FAILED

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from xwheel_commands.connection import NodeApi
-from xwheel_commands.follow import Follower, last_attempts, why
+from xwheel_commands.follow import Follower, last_attempts, may_have_log, why
 
 
 def run(run_id: int, state: str, **fields: Any) -> dict[str, Any]:
     return {
         "id": run_id, "root_id": 1, "chain_id": 1, "job_id": 1, "shard_index": 0, "shard_total": 1, "attempt": 1,
         "retries_left": 1, "state": state, "origin": "api", "origin_key": run_id, "reason": "", "message": "",
-        "address": "http://x:1", "accepted_ms": 1000, "finished_ms": 2500, "due_ms": 1000, "job_name": "nightly",
-        "app_name": "orders", "kill_requested": False, **fields,
+        "address": "http://x:1", "accepted_ms": 1000, "finished_ms": 2500, "due_ms": 1000, "result_code": None,
+        "job_name": "nightly", "app_name": "orders", "kill_requested": False, **fields,
     }  # fmt: skip
 
 
@@ -91,9 +91,14 @@ def test_u2_a_shard_counts_once_and_a_success_wins() -> None:
 
 
 def test_u2_the_reason_is_in_words_and_moves_no_terminal() -> None:
-    assert why(run(1, "refused", reason="no_source")).startswith(
-        "the script has no source yet: 'xwheel glue save'"
-    )
+    assert why(run(1, "refused", reason="no_source")).startswith("the script has no source yet: 'xwheel glue save'")
     assert why(run(1, "failed", reason="odd", message="\x1b[2J")) == "odd: \\x1b[2J"
     assert why(run(1, "succeeded", message="a result")) == ""
     assert why(run(1, "killed", reason="killed", message="by hand")) == "by hand"
+
+
+def test_u2_a_log_is_looked_for_where_an_executor_took_the_run() -> None:
+    assert may_have_log(run(1, "failed"))
+    assert may_have_log(run(1, "failed", accepted_ms=None, result_code=500))
+    assert not may_have_log(run(1, "failed", accepted_ms=None))
+    assert not may_have_log(run(1, "failed", address=None, result_code=500))

@@ -58,13 +58,7 @@ def xwheel(node: NodeProcess) -> Callable[..., tuple[int, str, str]]:
             capture_output=True,
             text=True,
             check=False,
-            env={
-                "PATH": "",
-                "XWHEEL_URL": node.url,
-                "XWHEEL_TOKEN": node.token,
-                "TZ": "UTC",
-                "COLUMNS": "80",
-            },
+            env={"PATH": "", "XWHEEL_URL": node.url, "XWHEEL_TOKEN": node.token, "TZ": "UTC", "COLUMNS": "80"},
         )
         return done.returncode, done.stdout, done.stderr
 
@@ -77,9 +71,7 @@ def job_of(node: NodeProcess, name: str, handler: str, app_name: str = "orders",
     return int(node.call("POST", "jobs", body)["id"])
 
 
-def test_u2_retries_are_followed_to_the_end(
-    node: NodeProcess, xwheel: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_u2_retries_are_followed_to_the_end(node: NodeProcess, xwheel: Callable[..., tuple[int, str, str]]) -> None:
     job_of(node, "flaky", "flaky", max_retries=2, retry_delay_ms=300)
     status, out, err = xwheel("job", "run", "flaky", "--wait")
     assert (status, err) == (0, "")
@@ -100,9 +92,7 @@ def test_u2_retries_are_followed_to_the_end(
     assert (status, out, err) == (2, "", "xwheel: RUN: job idle had no run so far\n")
 
 
-def test_u2_the_end_says_what_failed_and_why(
-    node: NodeProcess, xwheel: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_u2_the_end_says_what_failed_and_why(node: NodeProcess, xwheel: Callable[..., tuple[int, str, str]]) -> None:
     job_of(node, "never", "never", max_retries=1, retry_delay_ms=100)
     status, out, _ = xwheel("job", "run", "never", "--wait")
     assert status == 1
@@ -126,18 +116,11 @@ def test_u2_children_are_followed_and_json_has_all_runs(
     assert "of orders/child, attempt 1: ValueError: boom" in out.splitlines()[-1]
     status, out, _ = xwheel("job", "run", "parent", "--wait", "--json")
     found = json.loads(out)
-    assert (status, found["succeeded"], found["state"], found["job_name"]) == (
-        1,
-        False,
-        "succeeded",
-        "parent",
-    )
+    assert (status, found["succeeded"], found["state"], found["job_name"]) == (1, False, "succeeded", "parent")
     assert [run["job_name"] for run in found["runs"]] == ["parent", "child"]
 
 
-def test_u2_a_run_without_a_log_says_why(
-    node: NodeProcess, xwheel: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_u2_a_run_without_a_log_says_why(node: NodeProcess, xwheel: Callable[..., tuple[int, str, str]]) -> None:
     job_of(node, "nobody", "greet", "empty")
     status, out, _ = xwheel("job", "run", "nobody", "--wait")
     assert status == 1
@@ -165,9 +148,7 @@ def test_u2_a_log_is_followed_from_before_the_run_to_its_end(
     assert "hello you" in out
 
 
-def test_u4_runs_of_a_deleted_job_are_listed(
-    node: NodeProcess, xwheel: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_u4_runs_of_a_deleted_job_are_listed(node: NodeProcess, xwheel: Callable[..., tuple[int, str, str]]) -> None:
     job_id = job_of(node, "going", "greet")
     assert xwheel("job", "run", "going", "--wait")[0] == 0
     assert xwheel("job", "delete", "going")[0] == 0

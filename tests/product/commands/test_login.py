@@ -142,9 +142,7 @@ def test_u8_logins_are_listed_and_forgotten(xwheel: Shell, url: str, tmp_path: P
     assert (status, "'xwheel login'" in err) == (main.EXIT_CONFIG, True)
 
 
-def test_u8_what_counts_before_the_login_is_said(
-    xwheel: Shell, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_u8_what_counts_before_the_login_is_said(xwheel: Shell, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XWHEEL_TOKEN", "another-one")
     status, _, err = xwheel("login")
     assert (status, err.count("warning"), "unset XWHEEL_TOKEN" in err) == (0, 1, True)

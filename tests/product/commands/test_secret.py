@@ -21,9 +21,7 @@ from xwheel.storage.database.engine import Database
 class Shell:
     """Runs the command in this process, on a database of its own, with a key file once there is one."""
 
-    def __init__(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.url = f"sqlite:///{folder / 'x.db'}"
         self.key_file = folder / "key"
         self.config = folder / "xwheel.toml"
@@ -88,9 +86,7 @@ def test_a_key_is_made_for_this_user_alone_and_seals_what_was_plain(xwheel: Shel
     assert secret not in stored.sealed
     assert read_keys(xwheel.key_file).open(stored.sealed) == secret
     shown = json.loads(xwheel("list", "--json")[1])
-    assert [(item["name"], item["encrypted"], item["expires_ms"]) for item in shown] == [
-        ("orders-1", True, None)
-    ]
+    assert [(item["name"], item["encrypted"], item["expires_ms"]) for item in shown] == [("orders-1", True, None)]
     assert secret not in xwheel("list")[1]
 
 
@@ -144,9 +140,7 @@ def test_what_cannot_be_done_is_said(xwheel: Shell, words: list[str], said: str)
     assert xwheel.known() == []
 
 
-def test_u8_a_secret_goes_to_a_file_of_this_user_and_none_is_overwritten(
-    xwheel: Shell, tmp_path: Path
-) -> None:
+def test_u8_a_secret_goes_to_a_file_of_this_user_and_none_is_overwritten(xwheel: Shell, tmp_path: Path) -> None:
     file = tmp_path / "token"
     status, out, _ = xwheel("create", "one", "--group", "orders", "--to-file", str(file))
     assert (status, out) == (0, f"secret one for the executors of group orders is in {file}\n")
@@ -154,13 +148,8 @@ def test_u8_a_secret_goes_to_a_file_of_this_user_and_none_is_overwritten(
     assert (len(first), stat.S_IMODE(file.stat().st_mode)) == (44, 0o600)
     status, _, err = xwheel("create", "two", "--group", "orders", "--to-file", str(file))
     assert (status, "is there already, and nothing is overwritten" in err) == (main.EXIT_CONFIG, True)
-    assert (
-        xwheel("create", "one", "--group", "orders", "--to-file", str(tmp_path / "b"))[0] == main.EXIT_FAILED
-    )
-    assert (
-        xwheel("create", "two", "--group", "orders", "--to-file", str(tmp_path / "no" / "b"))[0]
-        == main.EXIT_CONFIG
-    )
+    assert xwheel("create", "one", "--group", "orders", "--to-file", str(tmp_path / "b"))[0] == main.EXIT_FAILED
+    assert xwheel("create", "two", "--group", "orders", "--to-file", str(tmp_path / "no" / "b"))[0] == main.EXIT_CONFIG
     assert [item.name for item in xwheel.known()] == ["one"]
     # an executor's file gets the next one in place of the one before
     assert xwheel("rotate", "one", "two", "--to-file", str(file), "--json")[0] == 0

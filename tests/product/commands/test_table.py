@@ -20,15 +20,7 @@ COLUMNS = (
     Column("REASON", 6, least=16),
     Column("JOB ID", is_wide=True),
 )
-ROW = (
-    9_007_199_254_740_991,
-    "orders/" + "中文" * 20,
-    "failed",
-    "schedule",
-    "2026-11-22 21:00:05",
-    "x" * 60,
-    12,
-)
+ROW = (9_007_199_254_740_991, "orders/" + "中文" * 20, "failed", "schedule", "2026-11-22 21:00:05", "x" * 60, 12)
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -60,9 +52,7 @@ def test_u5_a_table_fits_and_ids_stay_whole(
     assert "failed" in plain[-1]
 
 
-def test_u5_what_matters_least_goes_first(
-    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_u5_what_matters_least_goes_first(terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     terminal.setenv("COLUMNS", "80")
     lines, err = printed(capsys)
     assert SGR.sub("", lines[0]).split() == ["ID", "JOB", "STATE", "DUE"]
@@ -71,9 +61,7 @@ def test_u5_what_matters_least_goes_first(
     assert "REASON" in printed(capsys)[0][0]
 
 
-def test_u5_wide_shows_all_columns_whole(
-    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_u5_wide_shows_all_columns_whole(terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     terminal.setenv("COLUMNS", "80")
     lines, err = printed(capsys, is_wide=True)
     assert SGR.sub("", lines[0]).split()[-2:] == ["JOB", "ID"]
@@ -90,9 +78,7 @@ def test_u5_a_pipe_gets_words_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert marked("failed") == "failed"
 
 
-def test_u5_a_state_has_a_sign_and_a_colour(
-    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_u5_a_state_has_a_sign_and_a_colour(terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert "\x1b[31m✘ failed" in printed(capsys)[0][-1]
     assert marked("succeeded") == "\x1b[32m✔ succeeded\x1b[0m"
     terminal.setenv("NO_COLOR", "1")
@@ -103,12 +89,8 @@ def test_u5_a_state_has_a_sign_and_a_colour(
     assert marked("<what is no state>") == "<what is no state>"
 
 
-def test_s7_names_in_a_table_move_no_terminal(
-    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    print_table(
-        ("NAME", Column("STATE", ALWAYS, is_state=True)), [("a\x1b]52;c;x\x07\x1b[2J", "\x1b[31mfailed")]
-    )
+def test_s7_names_in_a_table_move_no_terminal(terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("NAME", Column("STATE", ALWAYS, is_state=True)), [("a\x1b]52;c;x\x07\x1b[2J", "\x1b[31mfailed")])
     out = capsys.readouterr().out
     assert "a\\x1b]52;c;x\\x07\\x1b[2J" in out
     assert "\\x1b[31mfailed" in out

@@ -35,30 +35,13 @@ def test_too_large_is_refused_before_all_of_it_is_read() -> None:
 
 
 def test_bare_words_are_what_every_reader_agrees_on() -> None:
-    words = [
-        "yes",
-        "no",
-        "on",
-        "1e3",
-        "0x10",
-        "0o7",
-        "2026-01-01",
-        "1_000",
-        ".5",
-        "12:30:45",
-        "010",
-        "+1",
-        "TRUE",
-    ]
+    words = ["yes", "no", "on", "1e3", "0x10", "0o7", "2026-01-01", "1_000", ".5", "12:30:45", "010", "+1", "TRUE"]
     assert read(f"[{', '.join(words)}]") == [words]
     assert read("[true, false, null, ~, 0, -12, '5']") == [[True, False, None, None, 0, -12, "5"]]
 
 
 def test_aliases_repeat_values_and_empty_documents_are_left_out() -> None:
-    assert read("a: &x {y: 1}\nb: [*x, *x]\n---\n---\nc: 2\n") == [
-        {"a": {"y": 1}, "b": [{"y": 1}, {"y": 1}]},
-        {"c": 2},
-    ]
+    assert read("a: &x {y: 1}\nb: [*x, *x]\n---\n---\nc: 2\n") == [{"a": {"y": 1}, "b": [{"y": 1}, {"y": 1}]}, {"c": 2}]
 
 
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(

@@ -84,9 +84,7 @@ def test_of_what_changed_several_times_the_last_is_given() -> None:
 def test_what_happened_to_several_things_without_an_id_is_given_of_each() -> None:
     feed = EventFeed()
     start = feed.after(None, EVERYTHING).cursor
-    away, gone = (
-        LiveEvent(EventKind.NODE, state=state, receivers=Receivers.READERS) for state in ("away", "gone")
-    )
+    away, gone = (LiveEvent(EventKind.NODE, state=state, receivers=Receivers.READERS) for state in ("away", "gone"))
     feed.put([away, gone, away])
     assert feed.after(start, EVERYTHING).events == [gone, away]
 
@@ -98,7 +96,4 @@ def test_of_very_many_it_is_said_that_there_are_many() -> None:
     feed.put([*(run(number) for number in range(1, MOST)), job])
     assert len(feed.after(start, EVERYTHING).events or ()) == MOST
     feed.put([run(MOST)])
-    assert feed.after(start, EVERYTHING).events == [
-        LiveEvent(EventKind.RUN, receivers=Receivers.READERS),
-        job,
-    ]
+    assert feed.after(start, EVERYTHING).events == [LiveEvent(EventKind.RUN, receivers=Receivers.READERS), job]

@@ -34,10 +34,7 @@ def cases() -> Iterator[Case]:
     yield Case("list_sent: few", lambda conn: queries.list_sent(conn, MANY))
     # the newest thousand runs are due after now
     for words, until_ms in (("now", NOW), ("long ago", NOW - 10**9)):
-        yield Case(
-            f"list_recent: {words}",
-            lambda conn, u=until_ms: queries.list_recent(conn, u - 10**6, u, 2000),
-        )
+        yield Case(f"list_recent: {words}", lambda conn, u=until_ms: queries.list_recent(conn, u - 10**6, u, 2000))
     yield Case("list_recent: many", lambda conn: queries.list_recent(conn, 0, NOW, MANY))
     yield Case("list_by_id", lambda conn: queries.list_by_id(conn, PAST))
     yield Case(

@@ -34,7 +34,7 @@ from xwheel.model.deeds import AuditOutcome, Deed
 from xwheel.plugin.news import BringsNews
 from xwheel.storage import leases, runs, settings
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema.tables import run as run_table
+from xwheel.storage.schema.tables import open_run as run_table
 
 
 class News(AuditNews):
@@ -44,9 +44,7 @@ class News(AuditNews):
 class Live:
     """A reader over a database, and somebody who asks it."""
 
-    def __init__(
-        self, db: Database, bringers: Sequence[BringsNews] = (News(), Alarms(build_config({})))
-    ) -> None:
+    def __init__(self, db: Database, bringers: Sequence[BringsNews] = (News(), Alarms(build_config({})))) -> None:
         self.db = db
         self.clock = ManualClock(NOW)
         self.trail = trail_of(db, self.clock)
@@ -77,9 +75,7 @@ class Live:
         self.db.transaction(lambda conn: runs.insert_runs(conn, made))
 
     def change(self, run_id: int, **values: Any) -> None:
-        self.db.transaction(
-            lambda conn: conn.execute(update(run_table).where(run_table.c.id == run_id).values(values))
-        )
+        self.db.transaction(lambda conn: conn.execute(update(run_table).where(run_table.c.id == run_id).values(values)))
 
     def record(self, action: str, kind: str, object_id: object, group_id: int | None = None) -> None:
         self.db.transaction(lambda conn: self.trail.record(conn, action, kind, object_id, group_id=group_id))
@@ -104,7 +100,7 @@ def test_a_run_is_followed_from_its_plan_to_its_end(live: Live) -> None:
     live.insert(make_run(5, due_ms=NOW + 500))
     assert live.news() == [of_run(5, "planned")]
     assert live.news() == []
-    live.change(5, state="dispatching", open_partition=None, check_ms=NOW)
+    live.change(5, state="dispatching", check_ms=NOW)
     assert live.news() == [of_run(5, "dispatching")]
     live.change(5, state="running")
     assert live.news() == [of_run(5, "running")]
@@ -357,9 +353,7 @@ def test_who_may_know_the_same_gets_one_answer_and_nobody_else_does(live: Live) 
     wide = [ALL, Grants(Grant(Role.ADMIN, script=True))]
     viewers = [Grants(Grant(Role.VIEWER)), Grants(Grant(Role.EDITOR), {1: Grant(Role.ADMIN)})]
     of_one = [Grants(groups={1: Grant(Role.ADMIN)}), Grants(groups={1: Grant(Role.VIEWER)})]
-    told = [
-        [live.reader.ask(start, LiveScope.of(grants)) for grants in same] for same in (wide, viewers, of_one)
-    ]
+    told = [[live.reader.ask(start, LiveScope.of(grants)) for grants in same] for same in (wide, viewers, of_one)]
     assert all(one is other for one, other in told)
     assert len({id(one) for one, _ in told}) == 3
     assert [event.id for event in told[2][0].news.events or ()] == [5]

@@ -92,9 +92,7 @@ def test_what_was_there_before_is_no_news(db: Database, toys: Toys) -> None:
     assert live.news() == []
 
 
-@pytest.mark.parametrize(
-    "failure", [ValueError("no toys"), SystemExit("enough"), DatabaseUnreachableError("away")]
-)
+@pytest.mark.parametrize("failure", [ValueError("no toys"), SystemExit("enough"), DatabaseUnreachableError("away")])
 def test_one_that_fails_costs_its_own_news_and_no_other(
     live: Live, toys: Toys, failure: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:

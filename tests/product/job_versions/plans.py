@@ -12,10 +12,7 @@ from tests.support.plan_cases import MANY, Case
 def cases() -> Iterator[Case]:
     """Give all calls."""
     yield Case("versions.storage.find_before", lambda conn: storage.find_before(conn, 5, 2000))
-    yield Case(
-        "versions.storage.list_versions",
-        lambda conn: storage.list_versions(conn, 5, before=0, limit=MANY),
-    )
+    yield Case("versions.storage.list_versions", lambda conn: storage.list_versions(conn, 5, before=0, limit=MANY))
     yield Case(
         "versions.storage.list_children_changes",
         lambda conn: storage.list_children_changes(conn, 5),

@@ -11,12 +11,7 @@ from tests.unit.api.http.test_body import values_at
 from tests.unit.api.test_pages import API, table_of
 from xwheel.api.http.body import InputError, read_fields, rules_of
 
-VIEWS = (
-    messages.JobVersionItem,
-    messages.JobVersionView,
-    messages.FieldDifferenceView,
-    messages.JobDifferenceView,
-)
+VIEWS = (messages.JobVersionItem, messages.JobVersionView, messages.FieldDifferenceView, messages.JobDifferenceView)
 
 
 def test_every_field_stands_in_the_page_with_its_limit() -> None:

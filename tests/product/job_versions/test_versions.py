@@ -21,9 +21,7 @@ def api(db: Database) -> Api:
 
 
 def edit(api: Api, job: dict[str, Any], why: str = "", **fields: Any) -> dict[str, Any]:
-    answer = api.call(
-        "PATCH", f"jobs/{job['id']}", fields, headers={"Xwheel-Reason": quote(why)} if why else {}
-    )
+    answer = api.call("PATCH", f"jobs/{job['id']}", fields, headers={"Xwheel-Reason": quote(why)} if why else {})
     assert answer.status_code == 200, answer.text
     made: dict[str, Any] = answer.json
     return made
@@ -106,9 +104,7 @@ def test_children_are_those_that_the_job_had_then(api: Api) -> None:
     api.call("PUT", path, {"children": [{"child_id": third["id"]}]})
     one = [{"child_id": second["id"], "param": "x"}]
     other = [{"child_id": third["id"], "param": None}]
-    had = [
-        api.call("GET", f"jobs/{first['id']}/versions/{number}").json["children"] for number in (1, 2, 3, 4)
-    ]
+    had = [api.call("GET", f"jobs/{first['id']}/versions/{number}").json["children"] for number in (1, 2, 3, 4)]
     assert had == [[], one, one, other]
     assert fields(diff(api, first, 2)) == {"children": ([], one)}
     assert fields(diff(api, first, 3)) == {"param": ("", "between")}

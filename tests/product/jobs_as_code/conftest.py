@@ -28,8 +28,7 @@ class DeclaringNode(HandNode):
 
     def installed(self, known: Plugins) -> Plugins:
         return dataclasses.replace(
-            known,
-            resources=Registry("set of resources", {"declarations": DeclarationResources(self.config)}, {}),
+            known, resources=Registry("set of resources", {"declarations": DeclarationResources(self.config)}, {})
         )
 
 

@@ -98,11 +98,7 @@ def test_what_is_wrong_is_said_and_nothing_is_changed(
     for words, status, said in (
         (("sync", APP, "--release", "1"), 2, "--group is missing"),
         (("sync", APP, "--group", "shop"), 2, "--release is missing"),
-        (
-            ("sync", f"{__name__}:bare", "--group", "shop", "--release", "1"),
-            2,
-            "no @job there declares a job",
-        ),
+        (("sync", f"{__name__}:bare", "--group", "shop", "--release", "1"), 2, "no @job there declares a job"),
         (("sync", "no.such.module", "--group", "shop", "--release", "1"), 2, "cannot import"),
         (("sync", APP, "--group", "shop", "--release", "main"), 2, "must be a version that rises"),
         (("sync", APP, "--group", "none", "--release", "1"), 1, "group none does not exist"),

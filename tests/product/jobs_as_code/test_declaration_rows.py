@@ -60,9 +60,7 @@ def test_a_record_keeps_all_that_is_said(db: Database) -> None:
         records.save_declared(conn, said)
     with db.read() as conn:
         found = records.get_declared(conn, [3, 4])
-    assert found == {
-        3: dataclasses.replace(said, place="ü" * 255, fields=("cron", "timezone"), problem="é" * 512)
-    }
+    assert found == {3: dataclasses.replace(said, place="ü" * 255, fields=("cron", "timezone"), problem="é" * 512)}
     with db.write() as conn:
         records.save_declared(conn, dataclasses.replace(said, is_retired=False, problem=""))
         assert list(records.list_declared(conn, 1)) == [3]

@@ -8,13 +8,9 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, insert, inspect, select, text
-from xwheel_jobs_as_code.declarations.tables import (
-    DeclarationTables,
-    declaration_owner,
-    declared_job,
-    metadata,
-)
+from xwheel_jobs_as_code.declarations.tables import DeclarationTables, declaration_owner, declared_job, metadata
 
+from tests.support import plugin_schema
 from tests.support.rows import NOW
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import migrate, plugin_tables
@@ -38,7 +34,7 @@ OWNER = {"group_id": 3, "release": "1.0", "digest": "a" * 64, "seen_ms": NOW, "s
 @pytest.fixture
 def former(db: Database) -> Database:
     """A database as a version of xwheel left it that had the tables itself."""
-    plugin_tables.forget(db, "jobs_as_code", "0001")
+    plugin_schema.forget(db, "jobs_as_code", "0001")
     return db
 
 
@@ -68,7 +64,7 @@ def test_what_is_not_there_is_made_and_the_rest_after_a_failure(former: Database
     plugin_tables.upgrade(former, PLUGIN)
     with former.read() as conn:
         assert differences(conn) == []
-    plugin_tables.forget(former, "jobs_as_code", "0001")
+    plugin_schema.forget(former, "jobs_as_code", "0001")
     with former.write() as conn:
         declaration_owner.drop(conn)
         (index,) = declared_job.indexes
@@ -85,7 +81,5 @@ def test_texts_compare_by_bytes(former: Database) -> None:
     plugin_tables.upgrade(former, PLUGIN)
     with former.write() as conn:
         conn.execute(insert(declaration_owner).values({**OWNER, "release": "1.0A"}))
-        found = conn.execute(
-            text("SELECT COUNT(*) FROM declaration_owner WHERE digest = :it"), {"it": "A" * 64}
-        )
+        found = conn.execute(text("SELECT COUNT(*) FROM declaration_owner WHERE digest = :it"), {"it": "A" * 64})
         assert found.scalar_one() == 0

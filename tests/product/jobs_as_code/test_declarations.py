@@ -73,10 +73,7 @@ def beat(api: Api, port: int, release: str, digest: str) -> None:
 
 def test_a_sync_makes_jobs_and_a_second_one_changes_nothing(shop: Api) -> None:
     report = sync(shop, REPORT, clean()).json
-    assert [(step["action"], step["name"]) for step in report["steps"]] == [
-        ("create", "clean"),
-        ("create", "report"),
-    ]
+    assert [(step["action"], step["name"]) for step in report["steps"]] == [("create", "clean"), ("create", "report")]
     assert (report["standing"], report["problems"], report["other"]) == ("owns", [], None)
     made = job(shop)
     assert (made["enabled"], made["max_retries"], made["timezone"]) == (True, 3, "Asia/Shanghai")
@@ -130,9 +127,7 @@ def test_only_the_groups_own_token_opens_it_to_executors(shop: Api) -> None:
         ({"enabled": True}, "enabled"),
     ],
 )
-def test_a_wrong_declaration_is_named_and_harms_no_other(
-    shop: Api, wrong: dict[str, Any], field: str
-) -> None:
+def test_a_wrong_declaration_is_named_and_harms_no_other(shop: Api, wrong: dict[str, Any], field: str) -> None:
     report = sync(shop, {**REPORT, **wrong}, clean()).json
     (problem,) = report["problems"]
     assert (problem["name"], problem["place"], problem["field"]) == ("report", "shop.jobs:report", field)
@@ -205,9 +200,7 @@ def test_what_code_owns_is_refused_to_people_and_released_by_choice(shop: Api) -
     assert shop.call("DELETE", path).status_code == 204
 
 
-def test_a_start_that_finds_its_jobs_as_declared_only_reads(
-    shop: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_that_finds_its_jobs_as_declared_only_reads(shop: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     sync(shop, REPORT, clean())
     written: list[object] = []
     transaction = shop.db.transaction
@@ -242,10 +235,7 @@ def test_conflicts_are_seen_by_the_caller_the_node_and_the_job(shop: Api) -> Non
     assert shop.call("GET", "overview").json["declaration_conflicts"] == 1
     (view,) = shop.call("GET", "declarations").json["items"]
     assert (view["app_name"], view["is_in_conflict"]) == ("orders", True)
-    assert [(build["standing"], build["executors"]) for build in view["builds"]] == [
-        ("owns", 1),
-        ("conflicts", 1),
-    ]
+    assert [(build["standing"], build["executors"]) for build in view["builds"]] == [("owns", 1), ("conflicts", 1)]
     shown = job(shop)
     assert (shown["max_retries"], shown["declared"]["is_in_conflict"]) == (3, True)
     assert "declare different jobs: aaaaaaaa came first" in shown["declared"]["problem"]

@@ -10,13 +10,7 @@ import pytest
 from xwheel_devtools.testing import ManualClock
 from xwheel_jobs_as_code.declarations import owners, records
 from xwheel_jobs_as_code.declarations.ownership import DeclarationState, Declared
-from xwheel_jobs_as_code.declarations.plan import (
-    BadDeclaration,
-    FieldChange,
-    SyncAction,
-    SyncResult,
-    WantedJob,
-)
+from xwheel_jobs_as_code.declarations.plan import BadDeclaration, FieldChange, SyncAction, SyncResult, WantedJob
 from xwheel_jobs_as_code.declarations.records import DeclaredJob
 
 from tests.product.jobs_as_code.conftest import manager_of
@@ -35,13 +29,7 @@ GROUP = 1
 
 
 def wanted(name: str = "report", **fields: Any) -> WantedJob:
-    said = {
-        "handler": name,
-        "schedule_type": "FIX_RATE",
-        "schedule_conf": "10s",
-        "glue_type": "BEAN",
-        **fields,
-    }
+    said = {"handler": name, "schedule_type": "FIX_RATE", "schedule_conf": "10s", "glue_type": "BEAN", **fields}
     draft = {key: value for key, value in job_values(**said).items() if key not in {"name", "group_id"}}
     return WantedJob(name=name, place=f"app.jobs:{name}", fields=said, draft=draft)
 
@@ -55,10 +43,7 @@ def sync(
 
 def beat(node: HandNode, port: int, caller: Declared) -> None:
     facts = make_executor(
-        f"http://127.0.0.1:{port}",
-        instance=f"instance-{port}",
-        release=caller.release,
-        declared=caller.digest,
+        f"http://127.0.0.1:{port}", instance=f"instance-{port}", release=caller.release, declared=caller.digest
     )
     node.scheduler.core.registry.register("demo", facts, node.clock.now_ms())
 
@@ -83,11 +68,7 @@ def test_jobs_are_created_started_and_owned(node: HandNode) -> None:
     assert (result.verdict.standing, result.problems) == (DeclarationState.OWNS, ())
     assert actions(result) == [("create", "clean"), ("create", "report")]
     made = by_name(node)
-    assert (made["report"].enabled, made["report"].max_retries, made["report"].next_fire_ms) == (
-        True,
-        3,
-        NOW + 10_000,
-    )
+    assert (made["report"].enabled, made["report"].max_retries, made["report"].next_fire_ms) == (True, 3, NOW + 10_000)
     assert not made["clean"].enabled
     known = record(node, made["report"].id)
     assert known.owned == {"name", "handler", "schedule_type", "schedule_conf", "glue_type", "max_retries"}
@@ -173,9 +154,7 @@ def test_what_a_person_started_meanwhile_is_not_started_again(node: HandNode) ->
 def test_a_persons_edit_is_refused_until_the_field_is_released(node: HandNode) -> None:
     sync(node, wanted(timezone="Asia/Shanghai"))
     job, manager = by_name(node)["report"], node.scheduler.management.jobs
-    with pytest.raises(
-        OwnedByCodeError, match=rf"release 1\.0 .*app\.jobs:report.*xwheel job release {job.id}"
-    ):
+    with pytest.raises(OwnedByCodeError, match=rf"release 1\.0 .*app\.jobs:report.*xwheel job release {job.id}"):
         manager.edit(job.id, {"schedule_conf": "1m"})
     assert node.load(job.id) == job
     manager.edit(job.id, {"param": "mine", "timezone": "Asia/Shanghai"})  # code says nothing of the one
@@ -348,9 +327,7 @@ def test_signs_of_life_are_written_now_and_then(node: HandNode) -> None:
             assert owners.get_owner(conn, GROUP).seen_ms == seen_ms
 
 
-def test_an_edit_meanwhile_wins_no_race_and_loses_nothing(
-    node: HandNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_meanwhile_wins_no_race_and_loses_nothing(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
     sync(node, wanted())
     job, manager = by_name(node)["report"], manager_of(node)
     look, edits = manager._plan, iter(range(1))
@@ -367,9 +344,7 @@ def test_an_edit_meanwhile_wins_no_race_and_loses_nothing(
     assert (after.param, after.max_retries, after.revision) == ("meanwhile", 7, job.revision + 2)
 
 
-def test_a_field_that_is_released_meanwhile_is_left_alone(
-    node: HandNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_field_that_is_released_meanwhile_is_left_alone(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
     sync(node, wanted(max_retries=1))
     job, manager = by_name(node)["report"], manager_of(node)
     look, edits = manager._plan, iter(range(1))

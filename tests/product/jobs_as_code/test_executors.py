@@ -212,10 +212,7 @@ def test_the_higher_release_owns_and_the_lower_one_takes_over_when_it_is_gone(cl
     before = cluster.wait_for("report", schedule_conf="0 0 2 * * ?")
     # a command speaks for no executor
     early = cluster.sync(new, "1.10")
-    assert (early.returncode, "executors of release 1.10 with executor.sync_jobs" in early.stderr) == (
-        1,
-        True,
-    )
+    assert (early.returncode, "executors of release 1.10 with executor.sync_jobs" in early.stderr) == (1, True)
     assert cluster.job("report") == before
     # a pipeline may check what it is about to roll out
     ahead = cluster.sync(new, "1.10", "--dry-run")
@@ -264,9 +261,7 @@ def test_a_typo_is_named_harms_no_other_job_and_stops_no_handler(cluster: Cluste
     assert "shopjobs:report: tymeout_s: is no field of jobs" in job["declared"]["problem"]
     cluster.running[0].stop()
     bare = cluster.node.call("POST", "jobs", {"group_id": cluster.group_id, "name": "b", "handler": "bare"})
-    wait_until(
-        lambda: len(cluster.node.call("GET", f"groups/{cluster.group_id}/executors")["items"]) == 1, 30
-    )
+    wait_until(lambda: len(cluster.node.call("GET", f"groups/{cluster.group_id}/executors")["items"]) == 1, 30)
     assert cluster.runs_by(bare["id"]) == "bare by typo"
     assert cluster.runs_by(job["id"]) == "reported by typo"
 

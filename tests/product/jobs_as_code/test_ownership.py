@@ -38,9 +38,7 @@ def judge(
     return decide(caller, owner, live, now_ms, is_executor=is_executor, gone_ms=GONE_MS)
 
 
-@pytest.mark.parametrize(
-    "text", ["1", "417", "1.4.2", "v2.0", "2026.11.23", "1.4.0rc1", "1.4.1.dev3+gabc123"]
-)
+@pytest.mark.parametrize("text", ["1", "417", "1.4.2", "v2.0", "2026.11.23", "1.4.0rc1", "1.4.1.dev3+gabc123"])
 def test_releases_are_versions(text: str) -> None:
     assert check_release(text) == text
 
@@ -56,19 +54,14 @@ def test_the_highest_live_release_owns() -> None:
     assert judge(TWO, Owner(ONE, NOW), [ONE]).standing is DeclarationState.OWNS
     assert judge(ONE, Owner(TWO, NOW), [ONE, TWO]) == (DeclarationState.WAITS, TWO, True, 0)
     # numbers, not letters
-    assert judge(
-        Declared("1.9", "a"), Owner(Declared("1.10", "b"), NOW), [Declared("1.10", "b")]
-    ).standing is (DeclarationState.WAITS)
+    assert judge(Declared("1.9", "a"), Owner(Declared("1.10", "b"), NOW), [Declared("1.10", "b")]).standing is (
+        DeclarationState.WAITS
+    )
 
 
 def test_a_lower_one_takes_over_once_the_higher_one_is_gone_for_long_enough() -> None:
     owner = Owner(TWO, NOW)
-    assert judge(ONE, owner, [ONE], now_ms=NOW + GONE_MS - 1) == (
-        DeclarationState.WAITS,
-        TWO,
-        False,
-        NOW + GONE_MS,
-    )
+    assert judge(ONE, owner, [ONE], now_ms=NOW + GONE_MS - 1) == (DeclarationState.WAITS, TWO, False, NOW + GONE_MS)
     assert judge(ONE, owner, [ONE], now_ms=NOW + GONE_MS).standing is DeclarationState.OWNS
     # its last sync is long ago, and one of its executors beats on
     assert judge(ONE, owner, [ONE, TWO], now_ms=NOW + 10 * GONE_MS).standing is DeclarationState.WAITS
@@ -123,9 +116,7 @@ declared = st.builds(Declared, releases, st.sampled_from("ab"))
 
 
 @given(live=st.lists(declared, min_size=1, max_size=6, unique=True), turns=st.lists(st.integers(0, 5)))
-def test_whoever_calls_in_whatever_order_the_owner_changes_only_upwards(
-    live: list[Declared], turns: list[int]
-) -> None:
+def test_whoever_calls_in_whatever_order_the_owner_changes_only_upwards(live: list[Declared], turns: list[int]) -> None:
     owner = Owner()
     for number, turn in enumerate([*turns, *range(len(live))]):
         caller = live[turn % len(live)]
@@ -143,12 +134,7 @@ def test_whoever_calls_in_whatever_order_the_owner_changes_only_upwards(
         assert (judge(item, owner, live).standing is DeclarationState.OWNS) == (item == owner.declared)
 
 
-@given(
-    owner=declared,
-    live=st.lists(declared, max_size=4, unique=True),
-    caller=declared,
-    age=st.integers(0, 200_000),
-)
+@given(owner=declared, live=st.lists(declared, max_size=4, unique=True), caller=declared, age=st.integers(0, 200_000))
 def test_a_command_is_never_let_in_where_an_executor_would_not_be(
     owner: Declared, live: list[Declared], caller: Declared, age: int
 ) -> None:

@@ -24,10 +24,7 @@ def cases() -> Iterator[Case]:
     yield Case("owners.get_owner", lambda conn: owners.get_owner(conn, 1, lock=True))
     yield Case("owners.get_owners", lambda conn: owners.get_owners(conn, range(1, MANY)))
     yield Case("owners.list_owners", owners.list_owners)
-    yield Case(
-        "owners.list_owners: some groups",
-        lambda conn: owners.list_owners(conn, groups=FEW_GROUPS),
-    )
+    yield Case("owners.list_owners: some groups", lambda conn: owners.list_owners(conn, groups=FEW_GROUPS))
     yield Case("owners.has_owner", lambda conn: owners.has_owner(conn, 1))
     yield Case("owners.insert_owner", lambda conn: owners.insert_owner(conn, GROUPS + 1))
     yield Case("owners.update_owner", lambda conn: owners.update_owner(conn, 1, {"seen_ms": NOW}))

@@ -106,9 +106,7 @@ def test_every_failure_of_an_operation_is_one_of_the_table() -> None:
 
 def told_on_the_page() -> dict[tuple[str, str], set[str]]:
     """Return the statuses that the table of routes in ``docs/reference/api.md`` names, by method and path."""
-    rows = re.findall(
-        rf"^\| `({'|'.join(METHODS).upper()}) (/\S*)` \|.*\| ([^|]+) \|$", PAGE.read_text(), re.MULTILINE
-    )
+    rows = re.findall(rf"^\| `({'|'.join(METHODS).upper()}) (/\S*)` \|.*\| ([^|]+) \|$", PAGE.read_text(), re.MULTILINE)
     assert len(rows) == len({row[:2] for row in rows}), "a route is there twice"
     return {(method, path): set(re.findall(r"\b[2-5]\d\d\b", words)) for method, path, words in rows}
 

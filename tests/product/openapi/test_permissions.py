@@ -40,9 +40,7 @@ def roles() -> list[str]:
 
 def routes() -> list[str]:
     """Return the table of routes."""
-    rows = [
-        row(f"`{item.method} {item.path.removeprefix('/api/v1')}`", *words(item.need)) for item in OPERATIONS
-    ]
+    rows = [row(f"`{item.method} {item.path.removeprefix('/api/v1')}`", *words(item.need)) for item in OPERATIONS]
     return [row("route", "permission", "in", "a group's token"), "|---|---|---|---|", *rows]
 
 

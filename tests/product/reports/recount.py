@@ -34,11 +34,7 @@ def recount(items: Iterable[Run]) -> dict[tuple[int, int], Counts]:
 def stored(db: Database, hours: Iterable[int]) -> dict[tuple[int, int], Counts]:
     """Return the report's rows of some hours."""
     with db.read() as conn:
-        return {
-            (hour_ms, row.job_id): row.counts
-            for hour_ms in hours
-            for row in list_hour(conn, hour_ms, 0, 2**53)
-        }
+        return {(hour_ms, row.job_id): row.counts for hour_ms in hours for row in list_hour(conn, hour_ms, 0, 2**53)}
 
 
 def job_hours(db: Database, hour_ms: int) -> list[JobHour]:

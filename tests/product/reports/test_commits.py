@@ -35,11 +35,7 @@ def test_a_count_whose_commit_broke_is_made_good(cut_off: tuple[Database, Proxy]
     db, proxy = cut_off
     states = [RunState.SUCCEEDED, RunState.FAILED, RunState.LOST]
     insert(
-        db,
-        [
-            make_run(number, job_id=1 + number % 5, due_ms=NOW, state=states[number % 3])
-            for number in range(1, 40)
-        ],
+        db, [make_run(number, job_id=1 + number % 5, due_ms=NOW, state=states[number % 3]) for number in range(1, 40)]
     )
     loop = ReportLoop(db, GivenLease(), ManualClock(NOW), interval_ms=60_000)
     hour_ms = NOW - NOW % HOUR_MS

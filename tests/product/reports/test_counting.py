@@ -86,12 +86,13 @@ def test_it_equals_a_recount_after_everything_that_can_still_happen(
 
     # late outcomes of lost runs, ends of open ones, later retries, and skip rows of hours long past
     changed = [
-        (run.id, chance.choice(list(OUTCOME_STATES)), "", 200, "", clock.now_ms())
+        (run.id, chance.choice(list(OUTCOME_STATES)), "", 200, "", run.accepted_ms, clock.now_ms())
         for run in all_runs(db)
         if run.state is RunState.LOST or (run.state not in FINAL_STATES and chance.random() < 0.5)
     ]
     assert len(changed) > 10
-    db.transaction(lambda conn: runs.update_finished(conn, changed))
+    lost = {run.id for run in all_runs(db) if run.state is RunState.LOST}
+    db.transaction(lambda conn: runs.close_runs(conn, changed, corrected=lost))
     insert(db, _some_runs(chance, 1000, 50))
     assert stored(db, HOURS) != recount(all_runs(db))
     _pass(loop, clock)
@@ -125,9 +126,7 @@ def test_an_hour_is_counted_a_bounded_number_of_runs_at_a_time(
         offset_ms = 77 if number <= at_once else chance.randint(0, 60) * 60_000 - number % 2
         due_ms = hour_ms + offset_ms
         times = {"accepted_ms": due_ms + chance.randint(0, 999), "finished_ms": due_ms + 1000 + number}
-        given.append(
-            make_run(number, job_id=chance.randint(1, 9), due_ms=due_ms, state=RunState.SUCCEEDED, **times)
-        )
+        given.append(make_run(number, job_id=chance.randint(1, 9), due_ms=due_ms, state=RunState.SUCCEEDED, **times))
     insert(db, given)
     dues = [run.due_ms for run in given]
     read: list[int] = []
@@ -188,13 +187,11 @@ def test_a_run_that_ends_after_days_is_counted_the_next_day(db: Database, clock:
     _pass(loop, clock)
     assert stored(db, [old_ms]) == {(old_ms, 1): Counts(open_runs=1)}
     db.transaction(
-        lambda conn: runs.update_finished(conn, [(1, RunState.SUCCEEDED, "", 200, "", old_ms + 5 * DAY_MS)])
+        lambda conn: runs.close_runs(conn, [(1, RunState.SUCCEEDED, "", 200, "", old_ms, old_ms + 5 * DAY_MS)])
     )
     _pass(loop, clock, minutes=30 * 60)
     took_ms = 5 * DAY_MS
-    assert stored(db, [old_ms]) == {
-        (old_ms, 1): Counts(succeeded=1, duration_sum_ms=took_ms, duration_max_ms=took_ms)
-    }
+    assert stored(db, [old_ms]) == {(old_ms, 1): Counts(succeeded=1, duration_sum_ms=took_ms, duration_max_ms=took_ms)}
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -210,10 +207,7 @@ def test_hours_that_nobody_counted_for_a_week_are_counted_at_the_takeover(
     insert(db, [make_run(2, due_ms=last_ms + 1000, state=RunState.FAILED, finished_ms=last_ms + 2000)])
     clock.advance(7 * DAY_MS)
     since_ms = last_ms + HOUR_MS
-    insert(
-        db,
-        [make_run(3, due_ms=since_ms, state=RunState.SKIPPED, skip_count=160, finished_ms=clock.now_ms())],
-    )
+    insert(db, [make_run(3, due_ms=since_ms, state=RunState.SKIPPED, skip_count=160, finished_ms=clock.now_ms())])
     heir = loop
     if is_new:
         heir = ReportLoop(db, lease, clock, interval_ms=60_000)
@@ -227,9 +221,7 @@ def test_hours_that_nobody_counted_for_a_week_are_counted_at_the_takeover(
     assert stored(db, [last_ms, since_ms]) == expected
 
 
-@pytest.mark.parametrize(
-    "spoil", [lambda lease: lease.epochs.pop(0), lambda lease: setattr(lease, "is_valid", False)]
-)
+@pytest.mark.parametrize("spoil", [lambda lease: lease.epochs.pop(0), lambda lease: setattr(lease, "is_valid", False)])
 def test_only_the_holder_of_partition_0_counts(
     db: Database, clock: ManualClock, spoil: Callable[[GivenLease], object]
 ) -> None:
@@ -247,7 +239,7 @@ def test_a_count_that_takes_long_is_followed_by_twenty_times_as_long_a_rest(
     db: Database, loop: ReportLoop, clock: ManualClock
 ) -> None:
     def be_slow(_conn: object, _cursor: object, statement: str, *_: object) -> None:
-        if "max(run.group_id)" in statement:
+        if "max(due_then.group_id)" in statement:
             clock.advance(4000)
 
     event.listen(db.engine, "before_cursor_execute", be_slow)

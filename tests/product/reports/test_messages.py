@@ -12,13 +12,18 @@ from xwheel_reports.messages import ReportBy, ReportQuery
 from tests.unit.api.http.test_body import values_at
 from tests.unit.api.test_pages import API, table_of
 from xwheel.api.http.body import InputError, read_fields, rules_of
+from xwheel.api.schema.messages import Input
 
-RULES = rules_of(ReportQuery)
-VIEWS = (messages.CountsView, messages.BucketView, messages.ReportView, messages.OverviewView)
+INPUTS: tuple[type[Input], ...] = (ReportQuery, messages.RecentQuery, messages.UpcomingQuery)
+VIEWS = (
+    *(messages.CountsView, messages.BucketView, messages.ReportView, messages.OverviewView),
+    *(messages.RecentRun, messages.RecentItem, messages.RecentView, messages.UpcomingItem),
+)
 
 
-def test_every_field_stands_in_the_page_with_its_limit() -> None:
-    for row in table_of(ReportQuery):
+@pytest.mark.parametrize("kind", INPUTS)
+def test_every_field_stands_in_the_page_with_its_limit(kind: type[Input]) -> None:
+    for row in table_of(kind):
         assert row in API, row
 
 
@@ -28,17 +33,19 @@ def test_every_answer_field_is_named(view: type[msgspec.Struct]) -> None:
         assert f"`{name}`" in API, name
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_fields_have_limits(name: str) -> None:
-    good, bad = values_at(RULES[name])
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in INPUTS for name in rules_of(kind)])
+def test_fields_have_limits(kind: type[Input], name: str) -> None:
+    rule = rules_of(kind)[name]
+    good, bad = values_at(rule)
     assert good
     for value in good:
         values: dict[str, Any] = {name: value}
-        assert msgspec.to_builtins(read_fields(ReportQuery, values))[name] == value
-    for value in (*bad, 1.5, {}, [], True):
+        found = getattr(read_fields(kind, values), name)
+        assert msgspec.json.encode(found) == msgspec.json.encode(value)
+    for value in (*bad, 1.5, {}, True):
         with pytest.raises(InputError) as refused:
-            read_fields(ReportQuery, {name: value})
-        assert (refused.value.field, refused.value.reason) == (name, f"must be {RULES[name].words}")
+            read_fields(kind, {name: value})
+        assert (refused.value.field, refused.value.reason) == (name, f"must be {rule.words}")
 
 
 def test_an_unknown_field_is_refused() -> None:

@@ -70,9 +70,7 @@ def test_it_reads_no_whole_table_and_the_report_by_its_indexes(sqlite_db: Databa
             event.listen(db.engine, "before_cursor_execute", note)
             question(conn)
             event.remove(db.engine, "before_cursor_execute", note)
-            plans = [
-                conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", given).fetchall() for text, given in asked
-            ]
+            plans = [conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", given).fetchall() for text, given in asked]
         asked.clear()
         return "; ".join(row[-1] for plan in plans for row in plan)
 
@@ -83,12 +81,10 @@ def test_it_reads_no_whole_table_and_the_report_by_its_indexes(sqlite_db: Databa
         for _ in range(30):
             clock.advance(loop.step(clock.now_ms()))
 
-    assert not re.search(r"SCAN (run|job)\b(?! USING)", used(reports.get_overview))
-    assert not re.search(r"SCAN run\b", used(count))
+    assert not re.search(r"SCAN (run_history|job)\b(?! USING)", used(reports.get_overview))
+    assert not re.search(r"SCAN run_history\b(?! USING)", used(count))
     assert loop.counted_hours > 0
-    assert "ix_run_due (due_ms>? AND due_ms<?)" in used(
-        lambda conn: reports.count_part(conn, NOW, NOW + 9, 0, 9, 9)
-    )
+    assert "ix_run_due (due_ms>? AND due_ms<?)" in used(lambda conn: reports.count_part(conn, NOW, NOW + 9, 0, 9, 9))
     assert "COVERING INDEX ix_run_due (due_ms>? AND due_ms<?)" in used(
         lambda conn: reports.find_part_end(conn, NOW, NOW + 9, 9)
     )
@@ -113,9 +109,7 @@ class Toys:
         return self.answer or (2 if groups is None else len(groups))
 
 
-def test_conflicts_are_counted_and_one_that_fails_has_none(
-    db: Database, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_conflicts_are_counted_and_one_that_fails_has_none(db: Database, caplog: pytest.LogCaptureFixture) -> None:
     owners: list[Any] = [Toys(), Toys(SystemExit("no")), Toys("many"), Toys()]
     assert count_conflicts(owners, db, None) == 4
     assert count_conflicts(owners, db, {1, 2, 3}) == 6

@@ -86,8 +86,7 @@ def test_the_overview_tells_how_much_there_is(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "field"),
-    [("by=week", "by"), ("from_ms=2&to_ms=2", "to_ms"), ("from_ms=1&to_ms=34560000002", "from_ms")],
+    ("query", "field"), [("by=week", "by"), ("from_ms=2&to_ms=2", "to_ms"), ("from_ms=1&to_ms=34560000002", "from_ms")]
 )
 def test_a_bad_query_is_refused(api: Api, query: str, field: str) -> None:
     check(api, "GET", "reports", None, 422, field, query_string=query)

@@ -32,27 +32,14 @@ def test_an_hour_holds_what_was_due_from_its_first_to_its_last_millisecond(db: D
 
 def test_a_count_agrees_with_one_made_by_hand(db: Database) -> None:
     run = make_run(
-        1,
-        state=RunState.SUCCEEDED,
-        due_ms=NOW,
-        dispatched_ms=NOW + 3,
-        accepted_ms=NOW + 7,
-        finished_ms=NOW + 100,
+        1, state=RunState.SUCCEEDED, due_ms=NOW, dispatched_ms=NOW + 3, accepted_ms=NOW + 7, finished_ms=NOW + 100
     )
     shard = make_run(
-        2,
-        root_id=1,
-        origin_key=1,
-        shard_index=1,
-        state=RunState.FAILED,
-        accepted_ms=NOW + 9,
-        finished_ms=NOW + 10,
+        2, root_id=1, origin_key=1, shard_index=1, state=RunState.FAILED, accepted_ms=NOW + 9, finished_ms=NOW + 10
     )
     unaccepted = make_run(3, state=RunState.REFUSED, finished_ms=NOW + 50)
     many = make_run(4, state=RunState.SKIPPED, skip_count=1001, finished_ms=NOW)
-    one = make_run(
-        5, state=RunState.SKIPPED, finished_ms=NOW
-    )  # by the misfire rule after a takeover: no range
+    one = make_run(5, state=RunState.SKIPPED, finished_ms=NOW)  # by the misfire rule after a takeover: no range
     insert(db, [run, shard, unaccepted, many, one, make_run(6, state=RunState.RUNNING, accepted_ms=NOW + 1)])
     with db.read() as conn:
         (row,) = _count(conn, NOW)
@@ -113,10 +100,7 @@ def test_rows_are_replaced_job_by_job(db: Database) -> None:
     _fill(db, {NOW: [JobHour(job_id, 1, Counts(failed=1)) for job_id in (1, 2, 3)]})
     db.transaction(lambda conn: reports.replace_hour(conn, NOW, [1], [JobHour(3, 2, Counts(lost=5))]))
     with db.read() as conn:
-        assert reports.list_hour(conn, NOW, 0, 9) == [
-            JobHour(2, 1, Counts(failed=1)),
-            JobHour(3, 2, Counts(lost=5)),
-        ]
+        assert reports.list_hour(conn, NOW, 0, 9) == [JobHour(2, 1, Counts(failed=1)), JobHour(3, 2, Counts(lost=5))]
         assert [row.job_id for row in reports.list_hour(conn, NOW, 2, 3)] == [3]
 
 

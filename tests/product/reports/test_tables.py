@@ -13,10 +13,5 @@ from tests.support.taken_over import TakenOver
 class TestHourlyReport(TakenOver):
     plugin = ReportTables()
     table = hourly_report
-    row: ClassVar = {
-        "hour_ms": 0,
-        "job_id": 7,
-        "group_id": 1,
-        **Counts(failed=2, duration_sum_ms=2**40)._asdict(),
-    }
+    row: ClassVar = {"hour_ms": 0, "job_id": 7, "group_id": 1, **Counts(failed=2, duration_sum_ms=2**40)._asdict()}
     index = "ix_hourly_report_job"

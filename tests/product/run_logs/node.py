@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, cast
 
+from xwheel_run_logs import LogStore
 from xwheel_run_logs.hooks import xwheel_register_observers, xwheel_register_resources
 from xwheel_run_logs.service import ExpiringLogs, KeptLogs
 
 from tests.support.node import HandNode
 from xwheel.api.plugins.site import RouteSite
 from xwheel.api.schema.health import HealthReport
+from xwheel.clock import ManualClock
 from xwheel.node.node import api_parts
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.registries import Registry
+from xwheel.storage.database.engine import Database
 
 
 class LogNode(HandNode):
@@ -24,6 +28,12 @@ class LogNode(HandNode):
         expiring: Deletes them.
     """
 
+    def __init__(
+        self, db: Database, clock: ManualClock, *, stores: Sequence[LogStore] = (), **settings: dict[str, Any]
+    ) -> None:
+        self.stores = Registry("log store", {item.name: item for item in stores}, {})
+        super().__init__(db, clock, **settings)
+
     def installed(self, known: Plugins) -> Plugins:
         made: Any = xwheel_register_resources(self.config)
         self.kept, self.expiring = cast(tuple[KeptLogs, ExpiringLogs], made)
@@ -32,6 +42,7 @@ class LogNode(HandNode):
             known,
             resources=Registry("set of resources", {item.name: item for item in made}, {}),
             observers=Registry("observer", observers, {}),
+            others={**known.others, "xwheel_register_log_stores": self.stores},
         )
 
     def begin(self) -> None:

@@ -16,18 +16,13 @@ AT_ONCE = ("logs.storage.list_due",)
 
 def cases() -> Iterator[Case]:
     """Give all calls, each named after its function and, behind a colon, what is special."""
-    rows = [
-        storage.RunLogRow(RUNS + item, 1, 1, NOW, "file", False, NOW, storage.FOR_EVER)
-        for item in range(MANY)
-    ]
+    rows = [storage.RunLogRow(RUNS + item, 1, 1, NOW, "file", False, NOW, storage.FOR_EVER) for item in range(MANY)]
     yield Case("logs.storage.find_owners", lambda conn: storage.find_owners(conn, PAST))
     yield Case("logs.storage.find_log", lambda conn: storage.find_log(conn, 5))
     yield Case("logs.storage.add_logs", lambda conn: storage.add_logs(conn, rows))
     yield Case("logs.storage.end_logs", lambda conn: storage.end_logs(conn, range(1, MANY)))
     for partitions, now_ms in ((ALL, NOW + 10**9), ([5], NOW + 10**9), (ALL, NOW + 10)):
-        yield Case(
-            "logs.storage.list_due", lambda conn, p=partitions, n=now_ms: storage.list_due(conn, p, n, MANY)
-        )
+        yield Case("logs.storage.list_due", lambda conn, p=partitions, n=now_ms: storage.list_due(conn, p, n, MANY))
     later = [(item, NOW) for item in range(1, MANY)]
     yield Case("logs.storage.put_off", lambda conn: storage.put_off(conn, later))
     yield Case("logs.storage.find_left", lambda conn: storage.find_left(conn, 5000, MANY))

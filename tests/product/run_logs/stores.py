@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from xwheel_run_logs import LogChunk, LogEnd, LogKey
+from xwheel_run_logs.settings import RunLogsSection
 from xwheel_run_logs.stores import LogStores
 
 from xwheel.clock import ManualClock
 from xwheel.config import build_config
-from xwheel.plugin import LogChunk, LogEnd, LogKey
 from xwheel.plugin.registries import Registry
 
 
@@ -79,4 +80,4 @@ def stores_of(*stores: object, clock: ManualClock | None = None, **settings: obj
     names = [getattr(store, "name", "") for store in stores]
     config = build_config({"run_logs": {"store": names[0] if names else "", **settings}})
     registry: Registry[object] = Registry("log store", dict(zip(names, stores, strict=True)), {})
-    return LogStores(registry, config.run_logs, clock or ManualClock())  # type: ignore[arg-type]
+    return LogStores(registry, config.section("run_logs", RunLogsSection), clock or ManualClock())  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from xwheel_devtools.testing import sample_log_chunk
-from xwheel_run_logs import storage
+from xwheel_run_logs import LogKey, storage
 from xwheel_run_logs.storage import RunLogRow
 
 from tests.product.run_logs.node import LogNode
@@ -12,7 +12,6 @@ from tests.product.run_logs.stores import MemoryStore, fails
 from tests.support.rows import NOW, make_run
 from xwheel.clock import ManualClock
 from xwheel.model import RunState
-from xwheel.plugin import LogKey
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
 from xwheel.storage.retention import DAY_MS
@@ -36,11 +35,7 @@ class Site:
         self._ids = 0
 
     def add(
-        self,
-        created_ms: int,
-        job_id: int | None = None,
-        store: str = "memory",
-        state: RunState = RunState.SUCCEEDED,
+        self, created_ms: int, job_id: int | None = None, store: str = "memory", state: RunState = RunState.SUCCEEDED
     ) -> int:
         """Make a log as it is when it begins, with its run, which succeeded."""
         self._ids += 1

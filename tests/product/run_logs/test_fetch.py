@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from xwheel_run_logs import storage
+from xwheel_run_logs import LogChunk, LogKey, storage
 from xwheel_run_logs.dispatched import FIRST_MS
 from xwheel_run_logs.fetch import GIVE_UP_MS, LONGEST_MS, usable_lines
 from xwheel_run_logs.storage import RunLogRow
@@ -17,7 +17,6 @@ from tests.support.network import Network
 from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.model import Run, RunState
-from xwheel.plugin import LogChunk, LogKey
 from xwheel.scheduler.records import Fate
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
@@ -57,12 +56,7 @@ class Site:
             return None if self.answer == 0 else self.answer
         text = self.files.get(body["logId"])
         if text is None:
-            data = {
-                "fromLineNum": body["fromLineNum"],
-                "toLineNum": 0,
-                "logContent": TEXT_NO_LOG,
-                "isEnd": True,
-            }
+            data = {"fromLineNum": body["fromLineNum"], "toLineNum": 0, "logContent": TEXT_NO_LOG, "isEnd": True}
             return {"code": 200, "data": data}
         lines = text.split("\n")
         lines = [f"{line}\n" for line in (lines[:-1] if text.endswith("\n") else lines)]
@@ -238,13 +232,7 @@ def test_an_executor_that_left_is_not_asked(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
-    [
-        500,
-        {"code": 500, "msg": "no"},
-        {"code": 200, "data": "text"},
-        {"code": 200, "data": {"logContent": []}},
-    ],
+    "said", [500, {"code": 500, "msg": "no"}, {"code": 200, "data": "text"}, {"code": 200, "data": {"logContent": []}}]
 )
 def test_an_answer_that_is_none_is_asked_for_again(site: Site, said: dict[str, Any] | int) -> None:
     run = site.start()

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from xwheel_devtools.testing import NodeSite, wait_until
+from xwheel_run_logs import LogChunk, LogEnd, LogKey, LogStore
 
 from tests.product.run_logs.stores import MemoryStore
 from xwheel.executor import JobContext, job
-from xwheel.plugin import LogChunk, LogEnd, LogKey, LogStore, hookimpl
+from xwheel.plugin import hookimpl
 
 LINES = 20
 
@@ -62,10 +63,7 @@ def store() -> OddStore:
 @pytest.fixture
 def node(store: OddStore, tmp_path: Path) -> Iterator[NodeSite]:
     with NodeSite(
-        tmp_path,
-        Plugin(store),
-        handlers=[lines],
-        settings={"run_logs": {"store": "odd", "call_timeout_s": 0.3}},
+        tmp_path, Plugin(store), handlers=[lines], settings={"run_logs": {"store": "odd", "call_timeout_s": 0.3}}
     ) as site:
         yield site
 

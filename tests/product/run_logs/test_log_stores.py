@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import (
-    NodeProcess,
-    NodeSite,
-    XwheelProcess,
-    check_logs_outlast,
-    stored_lines,
-    wait_until,
-)
+from xwheel_devtools.testing import NodeProcess, NodeSite, XwheelProcess, check_logs_outlast, stored_lines, wait_until
 
 from tests.support.paths import ROOT
 from xwheel.executor import JobContext, job
@@ -31,9 +24,9 @@ class Site:
         self.node = stack.enter_context(NodeProcess(folder / "node", PYTHONPATH=str(ROOT), **settings))
         self.node.call("POST", "groups", {"app_name": "demo", "title": ""})
         (group,) = self.node.call("GET", "groups")["items"]
-        self.job = self.node.call(
-            "POST", "jobs", {"group_id": group["id"], "name": "writes", "handler": "writes"}
-        )["id"]
+        self.job = self.node.call("POST", "jobs", {"group_id": group["id"], "name": "writes", "handler": "writes"})[
+            "id"
+        ]
         self.executor = self._executor(stack)
 
     def _executor(self, stack: ExitStack) -> XwheelProcess:
@@ -121,8 +114,8 @@ def test_large_logs_and_odd_ones_travel(tmp_path: Path) -> None:
         },
     ) as node:
         run = node.run("much")
-        (file,) = wait_until(lambda: list((tmp_path / "logs").rglob("*.log")))
+        wait_until(lambda: node.call("GET", f"runs/{run['id']}/log?tail=1")["place"] == "store")
+        (file,) = (tmp_path / "logs").rglob("*.log")
         lines = file.read_text().split("\n")[:-1]
         assert len(lines) == 20_032
         assert lines[-2].startswith("number 19999 of")
-        assert node.call("GET", f"runs/{run['id']}/log?tail=1")["place"] == "store"

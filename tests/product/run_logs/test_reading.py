@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from xwheel_run_logs import reading
+from xwheel_run_logs import LogKey, reading
 from xwheel_run_logs.reading import LogReader, Match, Matches
 
 from tests.product.run_logs.node import LogNode
@@ -14,7 +14,7 @@ from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.errors import ExecutorUnreachableError, LogStoreError
 from xwheel.model import Run, RunState
-from xwheel.plugin import LogKey, LogText
+from xwheel.plugin import LogText
 from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
@@ -37,9 +37,7 @@ class Executors(ExecutorLogs):
     def _ask(self, run: Run, address: str, request: LogRequest) -> LogData:
         self.asked.append(request)
         if self.lines is None:
-            return LogData(
-                from_line=request.from_line, to_line=request.from_line - 1, content=TEXT_NO_LOG, is_end=True
-            )
+            return LogData(from_line=request.from_line, to_line=request.from_line - 1, content=TEXT_NO_LOG, is_end=True)
         first = max(1, len(self.lines) + 1 - request.tail) if request.tail else request.from_line
         found = self.lines[first - 1 :]
         content = "".join(f"{line}\n" for line in found)
@@ -69,9 +67,7 @@ class Site:
     def ship(self, first: int, *lines: str, is_end: bool = False) -> None:
         content = "".join(f"{line}\n" for line in lines)
         run = self.run
-        part = LogPart(
-            run_id=run.id, created_ms=run.created_ms, from_line=first, content=content, is_end=is_end
-        )
+        part = LogPart(run_id=run.id, created_ms=run.created_ms, from_line=first, content=content, is_end=is_end)
         self.node.kept.take_logs("instance-1", [part], None)
 
     def read(self, from_line: int = 1) -> LogText:

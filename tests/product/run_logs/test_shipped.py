@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from xwheel_run_logs import storage
+from xwheel_run_logs import LogKey, storage
 from xwheel_run_logs.shipped import ShippedLogs
 from xwheel_run_logs.storage import FOR_EVER, RunLogRow
 
@@ -15,7 +15,6 @@ from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.errors import DuplicateError, LogStoreError
 from xwheel.model import Run
-from xwheel.plugin import LogKey
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.retention import DAY_MS
 from xwheel.wire.messages import LogPart, LogReceipt
@@ -48,14 +47,10 @@ def sent(node: LogNode, **fields: Any) -> Run:
 
 
 def part(run: Run, from_line: int, content: str, *, is_end: bool = False) -> LogPart:
-    return LogPart(
-        run_id=run.id, created_ms=run.created_ms, from_line=from_line, content=content, is_end=is_end
-    )
+    return LogPart(run_id=run.id, created_ms=run.created_ms, from_line=from_line, content=content, is_end=is_end)
 
 
-def ship(
-    node: LogNode, *parts: LogPart, instance: str = INSTANCE, group_id: int | None = SHARED
-) -> list[LogReceipt]:
+def ship(node: LogNode, *parts: LogPart, instance: str = INSTANCE, group_id: int | None = SHARED) -> list[LogReceipt]:
     return list(node.kept.take_logs(instance, parts, group_id))
 
 
@@ -70,9 +65,7 @@ def test_lines_are_kept_and_the_log_has_a_row(node: LogNode, store: MemoryStore)
     assert row_of(node, run) == RunLogRow(
         run.id, run.job_id, run.partition, run.created_ms, "memory", False, None, FOR_EVER
     )
-    assert ship(node, part(run, 3, "c\n", is_end=True)) == [
-        LogReceipt(run_id=run.id, next_line=4, settled=True)
-    ]
+    assert ship(node, part(run, 3, "c\n", is_end=True)) == [LogReceipt(run_id=run.id, next_line=4, settled=True)]
     row = row_of(node, run)
     assert row is not None
     assert row.ended
@@ -92,9 +85,7 @@ def test_a_gap_and_a_repetition_are_answered_with_the_line_that_is_missing(node:
 def test_an_executor_that_lost_lines_ends_its_log_with_those_that_are_there(node: LogNode) -> None:
     run = sent(node)
     ship(node, part(run, 1, "a\nb\nc\n"))
-    assert ship(node, part(run, 1, "a\n", is_end=True)) == [
-        LogReceipt(run_id=run.id, next_line=4, settled=True)
-    ]
+    assert ship(node, part(run, 1, "a\n", is_end=True)) == [LogReceipt(run_id=run.id, next_line=4, settled=True)]
     row = row_of(node, run)
     assert row is not None
     assert row.ended
@@ -104,9 +95,7 @@ def test_a_question_is_answered_without_lines(node: LogNode, store: MemoryStore)
     first, second, third = (sent(node, name=name) for name in ("first", "second", "third"))
     ship(node, part(first, 1, "a\nb\n"), part(second, 1, "a\n", is_end=True))
     appended = len(store.appended)
-    assert sorted(
-        ship(node, *(part(run, 1, "") for run in (first, second, third))), key=lambda r: r.run_id
-    ) == [
+    assert sorted(ship(node, *(part(run, 1, "") for run in (first, second, third))), key=lambda r: r.run_id) == [
         LogReceipt(run_id=first.id, next_line=3),
         LogReceipt(run_id=second.id, settled=True),
         LogReceipt(run_id=third.id, next_line=1),
@@ -115,9 +104,7 @@ def test_a_question_is_answered_without_lines(node: LogNode, store: MemoryStore)
     assert row_of(node, third) is None
 
 
-def test_an_end_whose_row_was_not_written_is_written_when_it_is_asked_for(
-    node: LogNode, store: MemoryStore
-) -> None:
+def test_an_end_whose_row_was_not_written_is_written_when_it_is_asked_for(node: LogNode, store: MemoryStore) -> None:
     run = sent(node)
     ship(node, part(run, 1, "a\n"))
     store.complete.add(LogKey(run.id, run.created_ms))  # and then the node ended
@@ -127,9 +114,7 @@ def test_an_end_whose_row_was_not_written_is_written_when_it_is_asked_for(
     assert row.ended
 
 
-def test_a_log_is_taken_from_nobody_but_the_executor_that_has_the_run(
-    node: LogNode, store: MemoryStore
-) -> None:
+def test_a_log_is_taken_from_nobody_but_the_executor_that_has_the_run(node: LogNode, store: MemoryStore) -> None:
     run = sent(node)
     line = part(run, 1, "a\n")
     other_time = LogPart(run_id=run.id, created_ms=run.created_ms + 1, from_line=1, content="a\n")
@@ -161,9 +146,7 @@ def test_a_planned_run_has_no_log(node: LogNode, store: MemoryStore) -> None:
     assert not store.appended
 
 
-def test_a_store_that_fails_leaves_a_row_that_finds_what_it_may_have(
-    node: LogNode, store: MemoryStore
-) -> None:
+def test_a_store_that_fails_leaves_a_row_that_finds_what_it_may_have(node: LogNode, store: MemoryStore) -> None:
     run = sent(node)
     store.trouble = fails
     with pytest.raises(LogStoreError):
@@ -172,25 +155,19 @@ def test_a_store_that_fails_leaves_a_row_that_finds_what_it_may_have(
     assert row is not None
     assert not row.ended
     store.trouble = lambda: None
-    assert ship(node, part(run, 1, "a\n", is_end=True)) == [
-        LogReceipt(run_id=run.id, next_line=2, settled=True)
-    ]
+    assert ship(node, part(run, 1, "a\n", is_end=True)) == [LogReceipt(run_id=run.id, next_line=2, settled=True)]
 
 
 def test_a_log_that_began_in_another_store_goes_on_there(node: LogNode, store: MemoryStore) -> None:
     run, lost = sent(node, name="first"), sent(node, name="second")
     for which, name in ((run, "other"), (lost, "gone")):
-        row = RunLogRow(
-            which.id, which.job_id, which.partition, which.created_ms, name, False, None, FOR_EVER
-        )
+        row = RunLogRow(which.id, which.job_id, which.partition, which.created_ms, name, False, None, FOR_EVER)
         node.db.transaction(lambda conn, row=row: storage.add_logs(conn, [row]))  # type: ignore[misc]
     receipts = ship(node, part(run, 1, "a\n"), part(lost, 1, "a\n"))
     assert receipts == [
         LogReceipt(run_id=run.id, next_line=2),
         LogReceipt(
-            run_id=lost.id,
-            settled=True,
-            message="the log store 'gone' that has its beginning is not there any more",
+            run_id=lost.id, settled=True, message="the log store 'gone' that has its beginning is not there any more"
         ),
     ]
     assert not store.appended

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from xwheel_devtools.testing import check_log_store, sample_log_chunk, sample_log_key, wait_until
+from xwheel_run_logs import LogChunk, LogEnd, LogKey
 from xwheel_run_logs.storage import FOR_EVER
 from xwheel_run_logs.stores import CheckedStore
 
 from tests.product.run_logs.stores import MemoryStore, fails, stores_of
 from xwheel.clock import ManualClock
 from xwheel.errors import ConfigError, LogStoreError
-from xwheel.plugin import LogChunk, LogEnd, LogKey
 from xwheel.storage.retention import DAY_MS
 
 KEY = LogKey(1, 1000)
@@ -92,17 +92,13 @@ def test_half_of_a_pair_is_no_text_that_can_be_sent_on() -> None:
     assert chosen(Liar("\ud800\n")).read(KEY, 1) == "?\n"
 
 
-@pytest.mark.parametrize(
-    "answer", [1, "x", (1, True), LogEnd(0, False), LogEnd(True, False), LogEnd(1, 0)], ids=repr
-)
+@pytest.mark.parametrize("answer", [1, "x", (1, True), LogEnd(0, False), LogEnd(True, False), LogEnd(1, 0)], ids=repr)
 def test_a_find_that_returns_no_end_is_refused(answer: object) -> None:
     with pytest.raises(LogStoreError, match="log store memory: find returned"):
         chosen(Liar(answer)).find(KEY)
 
 
-@pytest.mark.parametrize(
-    "error", [OSError("full"), SystemExit(1), KeyboardInterrupt(), GeneratorExit()], ids=repr
-)
+@pytest.mark.parametrize("error", [OSError("full"), SystemExit(1), KeyboardInterrupt(), GeneratorExit()], ids=repr)
 def test_whatever_a_store_raises_is_its_failure(error: BaseException) -> None:
     store = MemoryStore()
 
@@ -184,9 +180,7 @@ def test_a_store_without_its_options_is_refused() -> None:
     assert stores_of(MemoryStore("other"), Unset()).chosen  # another one is used
 
 
-@pytest.mark.parametrize(
-    ("setting", "own", "days"), [(0, 0, None), (7, 0, 7), (0, 3, 3), (7, 30, 30)], ids=str
-)
+@pytest.mark.parametrize(("setting", "own", "days"), [(0, 0, None), (7, 0, 7), (0, 3, 3), (7, 30, 30)], ids=str)
 def test_how_long_logs_are_kept(setting: int, own: int, days: int | None) -> None:
     kept = stores_of(MemoryStore(), retention_days=setting).delete_ms(5000, own)
     assert kept == (FOR_EVER if days is None else 5000 + days * DAY_MS)

@@ -69,8 +69,7 @@ def test_an_unknown_zone_stops_the_start(api_with: Callable[..., Api], job_opena
 
 def test_what_has_no_effect_is_told(orders: Tenant) -> None:
     answer = orders.call(
-        "addJob",
-        definition(alarmEmail="ops@example.org", glueSource="echo", scheduleType="NONE", scheduleConf="left"),
+        "addJob", definition(alarmEmail="ops@example.org", glueSource="echo", scheduleType="NONE", scheduleConf="left")
     )
     assert answer["code"] == 200
     for part in ("alarmEmail is kept", "glueSource and glueRemark are not", "scheduleConf is not kept"):
@@ -140,9 +139,7 @@ def test_limits_are_inclusive(orders: Tenant, changes: dict[str, Any], is_good: 
 
 def test_an_update_replaces_all_but_group_and_glue(orders: Tenant, api: Api) -> None:
     job_id = orders.add(alarmEmail="ops@example.org")
-    api.parts.jobs.edit(
-        job_id, {"description": "Closes the books.\nauthor: Li Lei\nalarmEmail: ops@example.org"}
-    )
+    api.parts.jobs.edit(job_id, {"description": "Closes the books.\nauthor: Li Lei\nalarmEmail: ops@example.org"})
     answer = orders.call(
         "updateJob",
         definition(
@@ -163,9 +160,7 @@ def test_an_update_replaces_all_but_group_and_glue(orders: Tenant, api: Api) -> 
     assert job.description == "Closes the books.\nauthor: Han Meimei"
 
 
-def test_an_update_to_another_router_leaves_the_options_of_the_old_one_behind(
-    orders: Tenant, api: Api
-) -> None:
+def test_an_update_to_another_router_leaves_the_options_of_the_old_one_behind(orders: Tenant, api: Api) -> None:
     job_id = orders.add()
     with api.db.write() as conn:
         conn.exec_driver_sql(f"UPDATE job SET route_options = 'zone=a' WHERE id = {job_id}")
@@ -213,9 +208,7 @@ def test_an_update_keeps_what_others_write_meanwhile(
     answer = orders.call("updateJob", definition(id=job_id, name="mine"))
     assert answer["code"] == code
     job = orders.job(job_id)
-    assert (job.name, job.description) == (
-        ("mine", "edit 1\nauthor: Li Lei") if code == 200 else ("close", "edit 2")
-    )
+    assert (job.name, job.description) == (("mine", "edit 1\nauthor: Li Lei") if code == 200 else ("close", "edit 2"))
 
 
 def test_a_job_is_started_and_stopped_as_often_as_one_likes(orders: Tenant) -> None:
@@ -304,10 +297,7 @@ def test_p5_a_trigger_may_name_several(orders: Tenant, api: Api) -> None:
     ("addresses", "message"),
     [
         ("http://10.9.9.9:9999", "addressList: http://10.9.9.9:9999 is no live executor of the job's group"),
-        (
-            "http://169.254.169.254/latest",
-            "addressList: http://169.254.169.254:80/latest is no live executor",
-        ),
+        ("http://169.254.169.254/latest", "addressList: http://169.254.169.254:80/latest is no live executor"),
         (f"{ADDRESS},http://10.0.0.2:9999", "addressList: http://10.0.0.2:9999 is no live executor"),
         ("10.0.0.1:9999", "addressList: must be http(s)://"),
         ("http://u:p@10.0.0.1:9999", "addressList: must be http(s)://"),
@@ -350,17 +340,12 @@ def test_the_page_tells_every_field_and_its_example_works(orders: Tenant) -> Non
         assert f"| `{call}` |" in page
     example = page[page.index("-d '") + 4 : page.index("}'") + 1]
     answer = orders.call("addJob", example.encode())
-    assert json.loads(page[page.index("```json") + 7 : page.rindex("```")]) == answer | {
-        "content": "7",
-        "data": "7",
-    }
+    assert json.loads(page[page.index("```json") + 7 : page.rindex("```")]) == answer | {"content": "7", "data": "7"}
     assert orders.call("startJob", {"id": answer["data"]}) == SUCCESS
 
 
 def test_a_group_that_lists_groovy_takes_jobs_of_it(orders: Tenant, api: Api) -> None:
-    body = definition(
-        glueType="GLUE_GROOVY", glueSource="class Job {}", glueRemark="first", executorHandler=None
-    )
+    body = definition(glueType="GLUE_GROOVY", glueSource="class Job {}", glueRemark="first", executorHandler=None)
     assert "glueType: 'GLUE_GROOVY' is not installed" in orders.call("addJob", body)["msg"]
     api.call("PATCH", f"groups/{orders.group_id}", {"glue_types": ["GLUE_GROOVY"]})
     answer = orders.call("addJob", body)

@@ -17,9 +17,7 @@ from xwheel.storage.schema.tables import metadata
 CALLS = ("addJob", "updateJob", "removeJob", "startJob", "stopJob", "triggerJob")
 
 
-@pytest.mark.parametrize(
-    "content_type", ["", "text/plain", "application/xml", "multipart/form-data", "x" * 500]
-)
+@pytest.mark.parametrize("content_type", ["", "text/plain", "application/xml", "multipart/form-data", "x" * 500])
 def test_the_content_type_is_not_looked_at(orders: Tenant, content_type: str) -> None:
     answer = orders.post("addJob", definition(), {"Content-Type": content_type})
     assert answer.json["code"] == 200
@@ -86,19 +84,13 @@ scalars = (
     | st.sampled_from(SPECIAL)
 )
 anything = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=8,
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner), max_leaves=8
 )
 
 
 @pytest.mark.parametrize("call", CALLS)
 @given(data=st.data())
-@settings(
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    derandomize=True,
-)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 def test_whatever_is_sent_there_is_an_envelope(api: Api, call: str, data: st.DataObject) -> None:
     tenant = _tenant(api)
     api.clock.advance(1000)
@@ -109,22 +101,14 @@ def test_whatever_is_sent_there_is_an_envelope(api: Api, call: str, data: st.Dat
 
 @pytest.mark.parametrize("call", CALLS)
 @given(body=st.binary(max_size=300))
-@settings(
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    derandomize=True,
-)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 def test_whatever_bytes_are_sent_there_is_an_envelope(api: Api, call: str, body: bytes) -> None:
     api.clock.advance(1000)
     _check_envelope(_tenant(api).post(call, body))
 
 
 @given(data=st.data())
-@settings(
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    derandomize=True,
-)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 def test_no_call_of_one_group_reaches_another(api: Api, data: st.DataObject) -> None:
     orders = _tenant(api)
     api.clock.advance(1000)
@@ -144,7 +128,7 @@ def _owned(api: Api, group_id: int) -> list[list[tuple[object, ...]]]:
     rows = api.rows()
     return [
         [row for row in rows[name] if row[[*metadata.tables[name].c.keys()].index("group_id")] == group_id]
-        for name in ("job", "run", "executor")
+        for name in ("job", "open_run", "run_history", "executor")
     ]
 
 

@@ -74,9 +74,7 @@ def test_every_call_is_a_post(api: Api, orders: Tenant, method: str) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS[1:])
-def test_a_job_of_another_group_answers_like_none(
-    api: Api, orders: Tenant, billing: Tenant, call: str
-) -> None:
+def test_a_job_of_another_group_answers_like_none(api: Api, orders: Tenant, billing: Tenant, call: str) -> None:
     job_id = orders.add()
     assert orders.call("startJob", {"id": job_id}) == SUCCESS
     gone = orders.add()
@@ -122,9 +120,7 @@ def test_a_trigger_does_not_reach_another_groups_executor(api: Api, orders: Tena
 
 def test_tokens_are_rotated_without_a_gap_and_end_within_a_second(api: Api, orders: Tenant) -> None:
     job_id = orders.add()
-    api.db.transaction(
-        lambda conn: tokens.insert_token(conn, "orders-2", "next-token", 1, group_id=orders.group_id)
-    )
+    api.db.transaction(lambda conn: tokens.insert_token(conn, "orders-2", "next-token", 1, group_id=orders.group_id))
     api.clock.advance(1000)
     for token in (orders.token, "next-token"):
         answer = orders.post("stopJob", {"id": job_id}, {TOKEN_HEADER: token})
@@ -142,9 +138,7 @@ def test_a_token_whose_group_is_gone_opens_nothing(api: Api, orders: Tenant) -> 
     for app_name in ("orders", "None", "", "1"):
         answer = orders.post("addJob", definition(), {APP_NAME_HEADER: app_name})
         assert answer.json["msg"] == REFUSED
-    answer = api.management.simulate_get(
-        "/api/v1/groups", headers={"Authorization": f"Bearer {orders.token}"}
-    )
+    answer = api.management.simulate_get("/api/v1/groups", headers={"Authorization": f"Bearer {orders.token}"})
     assert answer.status_code == 401
     listed = {item["name"]: item for item in api.call("GET", "tokens").json["items"]}
     assert (listed["orders"]["group_id"], listed["orders"]["app_name"]) == (orders.group_id, None)
@@ -189,9 +183,7 @@ def test_a_token_may_call_so_often(api: Api, orders: Tenant, billing: Tenant) ->
     assert orders.call("stopJob", {"id": job_id})["code"] == 502
 
 
-def test_no_answer_and_no_log_line_has_a_token(
-    api: Api, orders: Tenant, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_answer_and_no_log_line_has_a_token(api: Api, orders: Tenant, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         job_id = orders.add()
         answers = [orders.post(call, body_for(call, job_id)) for call in CALLS]

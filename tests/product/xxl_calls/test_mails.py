@@ -30,9 +30,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, *keepers: Keeper) -> None:
     monkeypatch.setattr(RouteSite, "offering", offering)
 
 
-def test_the_first_that_keeps_mails_is_told(
-    api: Api, orders: Tenant, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_that_keeps_mails_is_told(api: Api, orders: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = Keeper("kept by the first"), Keeper()
     offer(monkeypatch, first, second)
     answer = orders.call("addJob", definition(alarmEmail="a@b, c@d"))

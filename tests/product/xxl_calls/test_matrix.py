@@ -9,12 +9,7 @@ import pytest
 from tests.component.api.conftest import LIMIT, Api
 from tests.component.api.v1.access.test_secrets import make, say
 from tests.security.test_addresses import GROUP_TOKEN, Site, site, spellings_of
-from tests.security.test_hostile_json import (
-    HOSTILE,
-    canary,
-    send_to_executor_calls,
-    send_too_much_to_executor_calls,
-)
+from tests.security.test_hostile_json import HOSTILE, canary, send_to_executor_calls, send_too_much_to_executor_calls
 from tests.security.test_matrix import (
     executor_calls,
     filled,

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from xwheel_alarms import Alarm
 from xwheel_devtools.testing import NodeSite, wait_until
 
-from xwheel import Alarm, hookimpl
+from xwheel import hookimpl
 from xwheel.wire.http import post
 
 JOB: dict[str, Any] = {
@@ -97,11 +98,6 @@ def test_p3_without_the_plugin_the_answer_says_what_is_missing(tmp_path: Path) -
     with NodeSite(tmp_path, "xxl_calls") as site:
         caller = Caller(site)
         answer = caller.call("addJob", **JOB, alarmEmail="ops@example.org")
-        assert (
-            "no mail is sent to it: email comes with xwheel-alarm-email: pip install 'xwheel[xxl]'"
-            in answer["msg"]
-        )
+        assert "no mail is sent to it: email comes with xwheel-alarm-email: pip install 'xwheel[xxl]'" in answer["msg"]
         assert caller.rules() == []
-        assert site.call("GET", f"jobs/{answer['data']}")["description"].endswith(
-            "alarmEmail: ops@example.org"
-        )
+        assert site.call("GET", f"jobs/{answer['data']}")["description"].endswith("alarmEmail: ops@example.org")

@@ -16,10 +16,7 @@ __all__ = ["API_SETTINGS"]  # bodies may be as long as the longest texts
 
 def test_what_xxl_jobs_calls_change_names_the_groups_token(api: Api, orders: Tenant) -> None:
     job_id = orders.add()
-    assert (
-        orders.call("updateJob", definition(id=job_id, jobGroup=orders.group_id, executorParam="b"))["code"]
-        == 200
-    )
+    assert orders.call("updateJob", definition(id=job_id, jobGroup=orders.group_id, executorParam="b"))["code"] == 200
     assert orders.call("startJob", {"id": job_id})["code"] == 200
     found = api.call("GET", f"jobs/{job_id}/versions").json["items"]
     assert [(item["action"], item["actor_kind"], item["actor"]) for item in found] == [
@@ -30,9 +27,7 @@ def test_what_xxl_jobs_calls_change_names_the_groups_token(api: Api, orders: Ten
 def test_xxl_jobs_calls_change_nothing_that_code_owns(api: Api, orders: Tenant) -> None:
     sync(api, REPORT)
     made = job(api)
-    answer = orders.call(
-        "updateJob", {"id": made["id"], **definition(name="report", executorHandler="report")}
-    )
+    answer = orders.call("updateJob", {"id": made["id"], **definition(name="report", executorHandler="report")})
     assert answer["code"] == 500
     assert answer["msg"].startswith("scheduleConf: release 1.0 ")
     assert f"xwheel job release {made['id']}" in answer["msg"]

@@ -36,15 +36,7 @@ def collect() -> None:
 
 
 def xwheel(url: str, *words: str) -> Any:
-    command = [
-        sys.executable,
-        "-m",
-        "xwheel",
-        *words,
-        "--database",
-        url,
-        "--json",
-    ]
+    command = [sys.executable, "-m", "xwheel", *words, "--database", url, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -52,20 +44,14 @@ def xwheel(url: str, *words: str) -> Any:
 def test_from_the_first_token_to_the_last_call(tmp_path: Path, new_database: Callable[[], str]) -> None:
     url = new_database()
     config = build_config(
-        {
-            "database": {"url": url},
-            "api": {"port": 0, "executor_port": 0, "executor_token": EXECUTOR_TOKEN},
-        }
+        {"database": {"url": url}, "api": {"port": 0, "executor_port": 0, "executor_token": EXECUTOR_TOKEN}}
     )
     announced: list[str] = []
     node = Node(config, announce=announced.append)
     node.start()
     try:
         # the printed token is lost: the command line makes another one while the node runs
-        assert [line.partition(" (")[0] for line in announced] == [
-            "management token",
-            "password of the account admin",
-        ]
+        assert [line.partition(" (")[0] for line in announced] == ["management token", "password of the account admin"]
         ops = {"Authorization": "Bearer " + xwheel(url, "token", "create", "ops")["token"]}
         management = f"http://127.0.0.1:{node.management.port}/api/v1"
         wait_until(lambda: requests.get(f"{management}/groups", headers=ops, timeout=60).ok)
@@ -100,9 +86,7 @@ def test_from_the_first_token_to_the_last_call(tmp_path: Path, new_database: Cal
             address = requests.get(live, headers=ops, timeout=60).json()["items"][0]["address"]
             assert call("triggerJob", {"id": job_id, "executorParam": "first"})["code"] == 200
             assert (
-                call("triggerJob", {"id": job_id, "executorParam": "second", "addressList": address + "/"})[
-                    "code"
-                ]
+                call("triggerJob", {"id": job_id, "executorParam": "second", "addressList": address + "/"})["code"]
                 == 200
             )
             wait_until(lambda: sorted(params) == ["first", "second"])
@@ -111,11 +95,7 @@ def test_from_the_first_token_to_the_last_call(tmp_path: Path, new_database: Cal
             assert call("triggerJob", {"id": job_id, "executorParam": longest})["code"] == 200
             wait_until(lambda: longest in params)
             changed = definition(
-                id=job_id,
-                executorHandler="collect",
-                scheduleType="FIX_RATE",
-                scheduleConf="1",
-                executorParam="each",
+                id=job_id, executorHandler="collect", scheduleType="FIX_RATE", scheduleConf="1", executorParam="each"
             )
             assert call("updateJob", changed)["code"] == 200
             assert call("startJob", {"id": job_id})["code"] == 200

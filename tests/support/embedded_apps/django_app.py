@@ -9,9 +9,7 @@ from django.urls import path
 
 from tests.support.embedded_apps import jobs
 
-settings.configure(
-    ALLOWED_HOSTS=["127.0.0.1"], ROOT_URLCONF=__name__, SECRET_KEY="for tests alone", USE_TZ=True
-)
+settings.configure(ALLOWED_HOSTS=["127.0.0.1"], ROOT_URLCONF=__name__, SECRET_KEY="for tests alone", USE_TZ=True)
 
 
 def state(_: HttpRequest) -> JsonResponse:

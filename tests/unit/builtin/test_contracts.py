@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from xwheel_alarms import AlarmRetryLater
 from xwheel_devtools.testing import (
     check_alarm_channel,
     check_glue_type,
@@ -15,7 +16,7 @@ from xwheel_devtools.testing import (
 )
 
 from tests.support.node import plugins
-from xwheel.plugin import AlarmRetryLater, Command, ExecutorError, RouteError, ScheduleError
+from xwheel.plugin import Command, ExecutorError, RouteError, ScheduleError
 from xwheel.plugin.registries import Registry
 
 
@@ -67,9 +68,7 @@ class Router:
         (lambda context: [x for x in context.executors if context.beat(x.address)], "its attribute asks is False"),
     ],
 )  # fmt: skip
-def test_a_router_that_breaks_the_contract_is_refused_with_the_reason(
-    choose: Callable[[Any], Any], words: str
-) -> None:
+def test_a_router_that_breaks_the_contract_is_refused_with_the_reason(choose: Callable[[Any], Any], words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         check_router(Router(choose))
 
@@ -171,9 +170,7 @@ def test_a_glue_type_may_build_a_command() -> None:
         (lambda request: prepare, "took the source 'bad'"),
     ],
 )
-def test_a_glue_type_that_breaks_the_contract_is_refused_with_the_reason(
-    build: Callable[..., Any], words: str
-) -> None:
+def test_a_glue_type_that_breaks_the_contract_is_refused_with_the_reason(build: Callable[..., Any], words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         check_glue_type(Glue(build), source="x", bad_sources=["bad"])
 

@@ -35,17 +35,13 @@ def test_an_executor_of_glue_types_needs_no_module(started: list[Executor]) -> N
 def test_an_executor_without_handlers_and_glue_types_has_nothing_to_run(started: list[Executor]) -> None:
     result = CliRunner().invoke(main.app, ["executor"])
     assert isinstance(result.exception, ConfigError)
-    assert str(result.exception).startswith(
-        "there is nothing to run: name a module with @job handlers, or allow"
-    )
+    assert str(result.exception).startswith("there is nothing to run: name a module with @job handlers, or allow")
     assert not started
 
 
 def test_u1_several_modules_can_be_named(started: list[Executor], tmp_path: Path) -> None:
     for name in ("u1_first", "u1_second"):
-        (tmp_path / f"{name}.py").write_text(
-            f"from xwheel.executor import job\n@job('{name}')\ndef run(): ...\n"
-        )
+        (tmp_path / f"{name}.py").write_text(f"from xwheel.executor import job\n@job('{name}')\ndef run(): ...\n")
     done = CliRunner().invoke(main.app, ["executor", "u1_first", "u1_second", "-c", "xwheel.toml"])
     assert done.exit_code == 0, done.output
     assert started[0]._handlers.names == ["u1_first", "u1_second"]

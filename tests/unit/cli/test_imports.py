@@ -101,7 +101,7 @@ def test_commands_about_jobs_check_fields_without_the_libraries_of_a_server() ->
     modules = [
         *("xwheel.api.http.body", "xwheel.api.schema.messages", "xwheel_alarms.messages"),
         *(f"xwheel_commands.{name}" for name in ("job", "run", "group", "calendar")),
-        *("xwheel_job_versions.commands", "xwheel_reports.commands"),
+        *("xwheel_job_versions.commands", "xwheel_reports.commands", "xwheel_why.commands"),
         *("xwheel_alarms.hooks", "xwheel_alarms.command", "xwheel_jobs_as_code.hooks"),
         *("xwheel_jobs_as_code.apply", "xwheel_jobs_as_code.checking", "xwheel_jobs_as_code.sync"),
     ]

@@ -50,11 +50,20 @@ def test_u6_a_line_of_json_is_one_object(root: logging.Logger) -> None:
     found = json.loads(line)
     assert found["message"] == "it said \x1b[2J\nforged"
     assert (found["time"], found["level"]) == ("1970-01-01T00:00:00.500+00:00", "WARNING")
+    assert found["process"] == os.getpid()
+
+
+def test_lines_of_many_processes_say_whose_they_are(root: logging.Logger) -> None:
+    for config in (None, build_config({})):
+        for of_many in (True, False):
+            logging.getLogger().handlers.clear()
+            log_from(logging.INFO, config, of_many=of_many)
+            (handler,) = root.handlers
+            assert (f" WARNING {os.getpid()} MainThread xwheel.x: " in handler.format(RECORD)) == of_many
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("level", "loud"), ("format", "xml"), ("timezone", "Mars"), ("timezone", "/etc/passwd")],
+    ("name", "value"), [("level", "loud"), ("format", "xml"), ("timezone", "Mars"), ("timezone", "/etc/passwd")]
 )
 def test_u6_a_bad_setting_of_the_log_is_named(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"log.{name}: "):
@@ -65,7 +74,7 @@ def test_u6_the_short_help_and_the_version() -> None:
     runner = CliRunner()
     assert runner.invoke(main.app, ["--version"]).output == f"{__version__}\n"
     assert runner.invoke(main.app, ["-h"]).output == runner.invoke(main.app, ["--help"]).output
-    for words in (["cron"], ["cron", "next"], ["db"], ["plugins"]):
+    for words in (["db"], ["db", "check"], ["plugins"]):
         done = runner.invoke(main.app, [*words, "-h"])
         assert done.exit_code == 0
         assert "Usage: " in done.output
@@ -80,20 +89,14 @@ def completions(line: str) -> set[str]:
         "COMP_CWORD": str(len(line.split()) - 1),
     }
     code = "import sys; sys.argv = ['xwheel']; from xwheel.__main__ import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
     return set(done.stdout.split())
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("line", "wanted"),
-    [
-        ("xwheel serv", {"server"}),
-        ("xwheel cron ex", {"explain"}),
-        ("xwheel cron next --dia", {"--dialect"}),
-    ],
+    [("xwheel serv", {"server"}), ("xwheel db ch", {"check"}), ("xwheel db check --data", {"--database"})],
 )
 def test_u6_the_shell_completes_commands_options_and_values(line: str, wanted: set[str]) -> None:
     assert completions(line) == wanted

@@ -130,6 +130,7 @@ def test_our_distributions_name_each_of_their_commands_in_the_index(monkeypatch:
         "job_versions",
         "jobs_as_code",
         "reports",
+        "why",
     }
     for name in set(sys.modules) - set(before):
         if name.startswith("xwheel_"):

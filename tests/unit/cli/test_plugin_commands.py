@@ -81,12 +81,10 @@ def test_a_name_of_ours_is_refused(home: Path) -> None:
 
 
 def test_a_group_of_ours_has_a_command_of_a_plugin(home: Path) -> None:
-    (home / "toys.py").write_text(
-        PLUGIN.format(name="cron/play").replace("    help", "    is_one = True\n    help")
-    )
+    (home / "toys.py").write_text(PLUGIN.format(name="plugins/play").replace("    help", "    is_one = True\n    help"))
     run = CliRunner().invoke
-    assert run(app, ["cron", "play", "red"]).output == "red CommandParts 8\n"
-    assert "Toys of a node." in run(app, ["cron", "--help"]).output
+    assert run(app, ["plugins", "play", "red"]).output == "red CommandParts 8\n"
+    assert "Toys of a node." in run(app, ["plugins", "--help"]).output
     assert "Toys of a node." not in run(app, ["--help"]).output
     assert run(app, ["db", "play", "red"]).exit_code == run(app, ["play", "red"]).exit_code == 2
 
@@ -96,26 +94,26 @@ def test_a_shell_completes_commands_of_plugins(home: Path) -> None:
         asks = {"_XWHEEL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
         return CliRunner().invoke(app, [], env=asks, prog_name="xwheel").output.split()
 
-    (home / "toys.py").write_text(PLUGIN.format(name="crane"))
-    assert completed("xwheel cr") == ["cron", "crane"]
-    assert completed("xwheel crane p") == ["play"]
+    (home / "toys.py").write_text(PLUGIN.format(name="plain"))
+    assert completed("xwheel pl") == ["plugins", "plain"]
+    assert completed("xwheel plain p") == ["play"]
     (home / "toys.py").write_text("raise SystemExit('no')")
-    assert completed("xwheel cr") == ["cron"]
+    assert completed("xwheel pl") == ["plugins"]
     (home.parent / "xwheel.toml").write_text("[api]\nthreads = 0\n")
-    assert completed("xwheel cr") == ["cron"]
+    assert completed("xwheel pl") == ["plugins"]
 
 
 def test_a_command_of_ours_in_a_group_is_not_replaced(home: Path) -> None:
-    (home / "toys.py").write_text(PLUGIN.format(name="cron/next"))
-    error = CliRunner().invoke(app, ["cron", "toys"]).exception
+    (home / "toys.py").write_text(PLUGIN.format(name="db/check"))
+    error = CliRunner().invoke(app, ["db", "toys"]).exception
     assert isinstance(error, PluginError)
-    assert "xwheel itself has 'xwheel cron next'" in str(error)
-    assert "Toys of a node." not in CliRunner().invoke(app, ["cron", "--help"]).output
+    assert "xwheel itself has 'xwheel db check'" in str(error)
+    assert "Toys of a node." not in CliRunner().invoke(app, ["db", "--help"]).output
 
 
 def test_our_own_commands_load_no_plugin(home: Path) -> None:
     (home / "toys.py").write_text("raise SystemExit('loaded')")
-    assert CliRunner().invoke(app, ["cron", "--help"]).exit_code == 0
+    assert CliRunner().invoke(app, ["plugins", "--help"]).exit_code == 0
     done = CliRunner().invoke(app, ["toys"])
     assert done.exit_code == 2
     assert "plugin toys" in done.output
@@ -138,7 +136,7 @@ def index(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 GROUP = "toys = toys_of_a_test:app"
-ONE = "cron/play = toys_of_a_test"
+ONE = "plugins/play = toys_of_a_test"
 
 
 def said(*words: str) -> tuple[int, str]:
@@ -151,10 +149,10 @@ def test_a_command_in_an_index_loads_no_plugin(home: Path, index: Callable[..., 
     (home / "bad.py").write_text("raise SystemExit('loaded')")
     index(GROUP, ONE)
     assert said("toys", "play", "red") == (0, "red CommandParts 8\n")
-    assert said("cron", "play", "red") == (0, "red CommandParts 8\n")
+    assert said("plugins", "play", "red") == (0, "red CommandParts 8\n")
     assert "Toys." in said("toys", "--help")[1]
     # neither in another group nor as a group
-    for words in (("play",), ("db", "play"), ("cron", "toys")):
+    for words in (("play",), ("db", "play"), ("plugins", "toys")):
         status, text = said(*words, "red")
         assert status == 2
         assert "plugin bad" in text
@@ -162,9 +160,7 @@ def test_a_command_in_an_index_loads_no_plugin(home: Path, index: Callable[..., 
 
 def test_a_module_of_an_index_that_is_broken_is_one_line(home: Path, index: Callable[..., None]) -> None:
     index(GROUP, "play = toys_of_a_test", "toyz = toys_of_a_test")
-    assert said("toyz")[1] == (
-        "acme 1.2 (entry point toyz = toys_of_a_test): toys_of_a_test.app has no command toyz"
-    )
+    assert said("toyz")[1] == ("acme 1.2 (entry point toyz = toys_of_a_test): toys_of_a_test.app has no command toyz")
     sys.modules.pop("toys_of_a_test")
     (home.parent / "toys_of_a_test.py").write_text("raise SystemExit('no')")
     assert said("toys", "play", "red")[1] == (
@@ -225,12 +221,10 @@ def test_where_no_distribution_has_commands_an_unknown_one_is_told_whose_it_may_
     status, text = said("no-command")
     assert status == 2
     assert "'pip install xwheel[cli]' brings those that talk to a node" in text
-    assert "xwheel[cli]" not in said("cron", "no-command")[1]
+    assert "xwheel[cli]" not in said("plugins", "no-command")[1]
 
 
-def test_a_command_in_two_indexes_is_looked_for_in_the_plugins(
-    home: Path, index: Callable[..., None]
-) -> None:
+def test_a_command_in_two_indexes_is_looked_for_in_the_plugins(home: Path, index: Callable[..., None]) -> None:
     index(GROUP)
     index(GROUP, name="other")
     status, text = said("toys", "play", "red")
@@ -240,9 +234,7 @@ def test_a_command_in_two_indexes_is_looked_for_in_the_plugins(
     assert said("toys", "play", "red") == (0, "red CommandParts 8\n")
 
 
-def test_an_index_with_a_name_of_ours_is_refused_as_the_plugin_is(
-    home: Path, index: Callable[..., None]
-) -> None:
+def test_an_index_with_a_name_of_ours_is_refused_as_the_plugin_is(home: Path, index: Callable[..., None]) -> None:
     index(GROUP, "db = toys_of_a_test:app")
     (home / "toys.py").write_text(PLUGIN.format(name="db"))
     assert "xwheel itself has 'xwheel db'" in said("toys", "play", "red")[1]

@@ -13,9 +13,9 @@ HEAD = """# Commands
 
 This page is written from the commands themselves: `python -m tests.unit.cli.test_reference`.
 
-`group`, `job`, `run`, `glue`, `calendar`, `alarm`, `overview`, `report`, `health`, `pause` and `resume` talk to a
-running node over its management API. `xwheel login` settles which, and keeps a token for it. In its place, the node is
-`--url` or `XWHEEL_URL`, and the token is in the file `--token-file`, in `XWHEEL_TOKEN`, or in the file
+`group`, `job`, `run`, `why`, `glue`, `calendar`, `alarm`, `overview`, `report`, `health`, `pause` and `resume` talk to
+a running node over its management API. `xwheel login` settles which, and keeps a token for it. In its place, the node
+is `--url` or `XWHEEL_URL`, and the token is in the file `--token-file`, in `XWHEEL_TOKEN`, or in the file
 `XWHEEL_TOKEN_FILE`; it is no option of its own, since other users of a machine can see those.
 
 On a terminal, lists are tables that fit it: long texts are cut and the least important columns left out, ids never;
@@ -62,9 +62,7 @@ def page() -> str:
     lines = [HEAD]
     for path, command in leaves(every_command(), "xwheel"):
         arguments = [item for item in command.params if item.param_type_name == "argument"]
-        options = [
-            item for item in command.params if item.param_type_name == "option" and item.name != "help"
-        ]
+        options = [item for item in command.params if item.param_type_name == "option" and item.name != "help"]
         words = [path, *(str(item.metavar or (item.name or "").upper()) for item in arguments)]
         lines += [f"## `{' '.join(words)}`", "", str(command.help).split("\n\n")[0].replace("\n", " "), ""]
         if not options:

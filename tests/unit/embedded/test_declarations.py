@@ -97,11 +97,7 @@ def test_names_and_handlers(tmp_path: Path) -> None:
     scheduler.add(async_work, "again")
     later, again = (scheduler._declarations[name] for name in ("later", "again"))
     handler = getattr(later.function, MARK)
-    assert (handler.kind, handler.parallel, handler.takes_context) == (
-        HandlerKind.ASYNC,
-        3,
-        True,
-    )
+    assert (handler.kind, handler.parallel, handler.takes_context) == (HandlerKind.ASYNC, 3, True)
     assert again.fields["handler"] == "later"
     with pytest.raises(ConfigError, match="job 'again': is declared twice"):
         scheduler.add(fresh(), "again")

@@ -103,10 +103,7 @@ def test_a_typo_is_the_problem_of_that_job_and_its_handler_stays(options: dict[s
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (
-            {"proces": True},
-            "proces is neither an option of handlers nor a field of jobs; did you mean process?",
-        ),
+        ({"proces": True}, "proces is neither an option of handlers nor a field of jobs; did you mean process?"),
         ({"cron": "0 2 * * *", "paralel": 2}, "did you mean parallel?"),
         ({"corn": "0 2 * * *"}, "did you mean cron?"),
         ({"nothing_like_it": 1}, "options are process, parallel, init, destroy, cron, every, delay, at"),

@@ -14,8 +14,8 @@ import pytest
 from tests.support import executor_app
 from xwheel.errors import ConfigError, ExecutorError, HandlerNotFoundError, JobKilledError, JobTimeoutError
 from xwheel.executor import JobContext, current_job, job, load_handlers, load_targets
-from xwheel.executor.address import advertised_address
 from xwheel.executor.handlers import MARK, HandlerKind, HandlerRegistry
+from xwheel.executor.parts import advertised_address
 from xwheel.executor.running.process import _environment
 from xwheel.wire.messages import TriggerRequest
 
@@ -33,9 +33,7 @@ async def coroutine(ctx: JobContext | None = None) -> None: ...
 
 
 def test_handlers_know_what_they_are() -> None:
-    facts = [
-        (getattr(f, MARK).kind, getattr(f, MARK).takes_context) for f in (plain, with_context, coroutine)
-    ]
+    facts = [(getattr(f, MARK).kind, getattr(f, MARK).takes_context) for f in (plain, with_context, coroutine)]
     assert facts == [(HandlerKind.THREAD, False), (HandlerKind.THREAD, True), (HandlerKind.ASYNC, True)]
 
 
@@ -212,9 +210,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (["u1_other", "u1_empty"], ["other"]),
     ],
 )
-def test_u1_what_a_named_module_imports_is_registered(
-    shop: Path, targets: list[str], names: list[str]
-) -> None:
+def test_u1_what_a_named_module_imports_is_registered(shop: Path, targets: list[str], names: list[str]) -> None:
     assert HandlerRegistry(load_targets(targets)).names == names
 
 
@@ -224,7 +220,5 @@ def test_u1_handlers_of_one_name_are_both_named(shop: Path) -> None:
 
 
 def test_u1_modules_without_handlers_are_refused(shop: Path) -> None:
-    with pytest.raises(
-        ConfigError, match="u1_empty: no @job handler is there, nor in what is imported there"
-    ):
+    with pytest.raises(ConfigError, match="u1_empty: no @job handler is there, nor in what is imported there"):
         load_targets(["u1_empty"])

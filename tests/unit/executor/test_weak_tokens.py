@@ -27,9 +27,7 @@ def test_p6_a_weak_token_is_refused_with_the_setting_that_takes_it(token: str) -
 
 
 @pytest.mark.parametrize("token", WEAK)
-def test_p6_with_the_setting_it_is_taken_and_each_executor_warns(
-    token: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_p6_with_the_setting_it_is_taken_and_each_executor_warns(token: str, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
         make(token, accept_weak_token=True)
     found = [record for record in caplog.records if record.getMessage().startswith(WARNING)]

@@ -59,9 +59,9 @@ class Options(PluginOptions):
     headers: dict[str, str] = {}
 class Mine:
     name = "shout"
-    def send(self, alarm): ...
+    def on_change(self, changes): ...
 @hookimpl
-def xwheel_register_alarms(config):
+def xwheel_register_run_listeners(config):
     read_options(config, "acme", Options)
     return [Mine()]
 """
@@ -194,7 +194,7 @@ def test_the_list_of_plugins_shows_what_is_installed_and_no_secret(install: Inst
     }
     loaded = load_plugins(build_config({"plugins": settings}))
     found = {info.origin.name: info for info in loaded.installed}
-    assert found["acme"].registers == {"alarm channel": ["shout"]}
+    assert found["acme"].registers == {"run listener": ["shout"]}
     assert found["acme"].options == {
         "url": "**********",
         "limit": 5,
@@ -216,9 +216,7 @@ def test_the_list_of_plugins_shows_what_is_installed_and_no_secret(install: Inst
         ({"disabled": ["ghost"]}, "'ghost', which is not installed"),
     ],
 )
-def test_settings_for_a_plugin_that_is_not_there_stop_the_start(
-    settings: dict[str, object], words: str
-) -> None:
+def test_settings_for_a_plugin_that_is_not_there_stop_the_start(settings: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_plugins(build_config({"plugins": settings}))
 
@@ -235,14 +233,12 @@ def test_the_command_lists_what_is_there_and_what_is_not(install: Install, tmp_p
     install(ROUTER.format(name="NEAREST"), "bcme")
     install("raise RuntimeError('loaded')", "ccme")
     settings = tmp_path / "xwheel.toml"
-    settings.write_text(
-        '[plugins]\ndisabled = ["ccme"]\n[plugins.options.acme]\nurl = "https://hush"\nlimit = 7\n'
-    )
+    settings.write_text('[plugins]\ndisabled = ["ccme"]\n[plugins.options.acme]\nurl = "https://hush"\nlimit = 7\n')
     done = CliRunner().invoke(app, ["plugins", "--config", str(settings)])
     assert done.exit_code == 0, done.output
     lines = [" ".join(line.split()) for line in done.output.splitlines()]
     assert lines[0] == "KIND NAME FROM"
-    assert "alarm channel shout acme-acme 1.2 (entry point acme = acme_module_acme)" in lines
+    assert "run listener shout acme-acme 1.2 (entry point acme = acme_module_acme)" in lines
     assert "router NEAREST acme-bcme 1.2 (entry point bcme = acme_module_bcme)" in lines
     assert "option plugins.options.acme.limit = 7" in lines
     assert 'option plugins.options.acme.url = "**********"' in lines

@@ -57,9 +57,7 @@ def test_u10_a_plugin_of_the_folder_is_never_trusted(put_file: PutFile) -> None:
     assert "NEARBY" not in plugins.routers.trusted
 
 
-def test_u10_without_the_setting_no_folder_is_read(
-    put_file: PutFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_u10_without_the_setting_no_folder_is_read(put_file: PutFile, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = put_file("nearby.py", ROUTER.format(name="NEARBY"))
     monkeypatch.chdir(folder.parent)
     assert "NEARBY" not in load_plugins(build_config({})).routers
@@ -69,9 +67,7 @@ def test_u10_without_the_setting_no_folder_is_read(
 def test_u10_a_folder_that_others_can_write_to_is_refused(put_file: PutFile, mode: int) -> None:
     folder = put_file("nearby.py", ROUTER.format(name="NEARBY"))
     folder.chmod(mode)
-    with pytest.raises(
-        ConfigError, match=r"plugins.folder: .*can be written by others \(chmod go-w .*plugins\)"
-    ):
+    with pytest.raises(ConfigError, match=r"plugins.folder: .*can be written by others \(chmod go-w .*plugins\)"):
         load(folder)
 
 
@@ -182,15 +178,11 @@ def test_u10_a_broken_file_is_named_with_its_line_and_may_be_tolerated(put_file:
 def test_u10_a_file_cannot_take_the_name_of_an_installed_plugin(put_file: PutFile, install: Install) -> None:
     install(ROUTER.format(name="NEARBY"))
     folder = put_file("acme.py", ROUTER.format(name="OTHER"))
-    with pytest.raises(
-        DuplicateNameError, match=r"plugin acme comes from acme-acme 1.2 .* and from plugin acme \("
-    ):
+    with pytest.raises(DuplicateNameError, match=r"plugin acme comes from acme-acme 1.2 .* and from plugin acme \("):
         load(folder)
     (folder / "acme.py").rename(folder / "bcme.py")
     (folder / "bcme.py").write_text(ROUTER.format(name="FIRST"))
-    with pytest.raises(
-        DuplicateNameError, match="router 'FIRST' is registered by xwheel .* and by plugin bcme"
-    ):
+    with pytest.raises(DuplicateNameError, match="router 'FIRST' is registered by xwheel .* and by plugin bcme"):
         load(folder)
 
 

@@ -196,9 +196,7 @@ def test_of_all_plugins_one_records(install: Install) -> None:
     alone = Config.model_validate({"plugins": {"disabled": ["second", *others]}})
     assert list(load_plugins(alone).recorders) == ["first"]
     both = Config.model_validate({"plugins": {"disabled": others}})
-    with pytest.raises(
-        PluginError, match=r"acme-second .* brings a recorder, and acme-first .* is one already"
-    ):
+    with pytest.raises(PluginError, match=r"acme-second .* brings a recorder, and acme-first .* is one already"):
         load_plugins(both)
 
 

@@ -75,9 +75,7 @@ def load(*shops: object) -> Plugins:
     return load_plugins(build_config({}), {"mine": SimpleNamespace(**{HOOK: register})})
 
 
-def test_what_is_registered_by_a_hook_of_a_distribution_has_the_defaults_of_its_contract(
-    put_hooks: PutHooks,
-) -> None:
+def test_what_is_registered_by_a_hook_of_a_distribution_has_the_defaults_of_its_contract(put_hooks: PutHooks) -> None:
     put_hooks("acme_shops", SHOPS)
     found = load(shop())
     assert found.registered(HOOK)["corner"].shelves == 3

@@ -45,9 +45,7 @@ def read(**options: Any) -> Mail:
 
 
 def test_a_good_table_becomes_the_model() -> None:
-    found = read(
-        host="h", port=465, timeout_s=2, receivers=["a", "b"], ca_file="/ca.pem", robots={"ops": {"url": "u"}}
-    )
+    found = read(host="h", port=465, timeout_s=2, receivers=["a", "b"], ca_file="/ca.pem", robots={"ops": {"url": "u"}})
     assert (found.port, found.timeout_s, found.receivers) == (465, 2.0, ("a", "b"))
     assert found.ca_file == Path("/ca.pem")
     assert found.robots["ops"].url.get_secret_value() == "u"

@@ -102,7 +102,7 @@ def test_u10_a_hook_gets_what_its_parameters_name(form: str) -> None:
     def plain(config: Config, options: dict[str, Any]) -> list[Any]:
         options["limit"] += 1  # its own copy, to the bottom
         options["deep"].clear()
-        got.extend((type(config), options))
+        got.extend((isinstance(config, Config), options))
         return []
 
     def model(options: Options) -> list[Any]:
@@ -127,7 +127,7 @@ def test_u10_a_hook_gets_what_its_parameters_name(form: str) -> None:
     assert (
         got
         == {
-            "plain": [Config, {"limit": 8, "deep": {}}],
+            "plain": [True, {"limit": 8, "deep": {}}],
             "model": [7],
             "default": [{"limit": 7, "deep": {"a": 1}}],
             "none": [],
@@ -189,9 +189,7 @@ def test_u10_the_message_names_plugin_file_attribute_and_way_out(install: Instal
     assert "acme-acme 1.2 (entry point acme = acme_module_acme), xwheel_register_routers: " in said
     assert "an object of Nearby is no router: the method route(context) is missing" in said
     assert "acme_module_acme.py:3)" in said
-    assert said.endswith(
-        "; to start without it, name acme in plugins.tolerate, or in plugins.disabled for good"
-    )
+    assert said.endswith("; to start without it, name acme in plugins.tolerate, or in plugins.disabled for good")
 
 
 @pytest.mark.parametrize(
@@ -329,10 +327,7 @@ def test_u11_a_left_over_table_of_options_is_a_warning_that_names_it(
     options = {"plugins": {"options": {"acne": {"url": "hush"}, "smoke_signals": {}}}}
     plugins = load_plugins(build_config(options))
     assert "NEARBY" in plugins.routers
-    assert (
-        "[plugins.options.acne] is left over: no installed plugin is called acne; did you mean acme?"
-        in caplog.text
-    )
+    assert "[plugins.options.acne] is left over: no installed plugin is called acne; did you mean acme?" in caplog.text
     assert "[plugins.options.smoke_signals] is left over: no installed plugin is called" in caplog.text
     assert "remove the table, install what it is for, or name its folder in plugins.folder" in caplog.text
     assert "hush" not in caplog.text

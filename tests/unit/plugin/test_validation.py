@@ -10,30 +10,12 @@ from xwheel.errors import ExecutorError, PluginError
 from xwheel.plugin.group_calls import GroupCalls
 from xwheel.plugin.hookspecs import check_object
 from xwheel.plugin.resources import Resources
-from xwheel.plugin.validation import error_words, guarded, seconds
+from xwheel.plugin.validation import error_words, guarded
 
 
 class MuteError(Exception):
     def __str__(self) -> str:
         raise GeneratorExit
-
-
-@pytest.mark.parametrize(
-    ("given", "wanted"),
-    [
-        (5, 5.0),
-        (0.5, 0.5),
-        (-5, -5.0),
-        (True, None),
-        ("5", None),
-        (None, None),
-        (10**400, None),
-        (float("nan"), None),
-        (float("-inf"), None),
-    ],
-)
-def test_r4_seconds_are_plain_finite_numbers(given: Any, wanted: float | None) -> None:
-    assert seconds(given) == wanted
 
 
 def test_r4_words_of_an_error_are_short_and_always_there() -> None:

@@ -86,12 +86,7 @@ def test_without_connections_none_makes_room() -> None:
 
 @given(
     st.lists(
-        st.builds(
-            ConnectionState,
-            st.sampled_from("ab"),
-            st.sampled_from(ConnectionStage),
-            st.floats(NOW - 100, NOW),
-        ),
+        st.builds(ConnectionState, st.sampled_from("ab"), st.sampled_from(ConnectionStage), st.floats(NOW - 100, NOW)),
         max_size=20,
     )
 )

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from xwheel.runtime.signals import StopSignals
+from xwheel.runtime.signals import EACH_S, StopSignals
 
 HEARS = """
 import os
@@ -152,9 +152,7 @@ with StopSignals(for_good=True) as signals:
 """
 
 
-@pytest.mark.parametrize(
-    ("mode", "told"), [("plain", [signal.SIGHUP]), ("nohup", [signal.SIGHUP, signal.SIGTERM])]
-)
+@pytest.mark.parametrize(("mode", "told"), [("plain", [signal.SIGHUP]), ("nohup", [signal.SIGHUP, signal.SIGTERM])])
 @pytest.mark.processes
 def test_r14_a_hang_up_drains_unless_it_is_ignored(mode: str, told: list[signal.Signals]) -> None:
     """R14: it ended the process at once; under ``nohup`` it goes on to mean nothing."""
@@ -170,3 +168,21 @@ def test_r14_a_hang_up_drains_unless_it_is_ignored(mode: str, told: list[signal.
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def test_a_process_that_waits_gives_back_what_it_needs_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    naps: list[float] = []
+    monkeypatch.setattr(StopSignals, "_sleep", lambda _, timeout_s: naps.append(timeout_s))
+    calls = 0
+
+    def give_back() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with StopSignals() as signals:
+        signals.be_up()
+        signals.wait(give_back)
+    assert calls == 3
+    assert set(naps) == {EACH_S}

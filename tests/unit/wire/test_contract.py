@@ -9,8 +9,7 @@ import pytest
 from xwheel.errors import AuthError, HandlerNotFoundError, JobTimeoutError, WireError
 from xwheel.model import BlockStrategy
 from xwheel.wire import codec, contract
-from xwheel.wire.codec.fields import MAX_INT, MAX_MS, to_int
-from xwheel.wire.codec.runs import encode_trigger, trigger_bytes
+from xwheel.wire.codec import MAX_INT, MAX_MS, encode_trigger, to_int, trigger_bytes
 from xwheel.wire.messages import TriggerRequest
 
 TOKEN = "a-token-of-some-length"
@@ -113,9 +112,7 @@ def test_unexpected_errors_do_not_leak() -> None:
     assert "hunter2" not in answer.message
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "\x01" * 64, '"' * 65, "漢" * 64, "漢" * 9000, "\U0001f600\n\\\t" * 50]
-)
+@pytest.mark.parametrize("text", ["", "x", "\x01" * 64, '"' * 65, "漢" * 64, "漢" * 9000, "\U0001f600\n\\\t" * 50])
 def test_r3_the_size_of_a_run_is_never_underestimated(text: str) -> None:
     """R3: its numbers may be as long as they come, and any text may need escapes."""
     most = 2**53 - 1

@@ -9,24 +9,22 @@ from typing import Any, Final
 import falcon
 from falcon.routing import map_http_methods
 
-from xwheel.access.tokens import TokenStore, actor_of, whole_group
+from xwheel.access.tokens import actor_of, whole_group
 from xwheel.api.http import errors
 from xwheel.api.http.client import TrustedProxies
 from xwheel.api.http.errors import ThrottledError
 from xwheel.api.http.gates import SAFE, PluginGates
 from xwheel.api.http.headers import reason_of
 from xwheel.api.http.packing import Packing
-from xwheel.clock import Clock
+from xwheel.api.parts import ApiParts
 from xwheel.errors import AuthError, ConfigError, ForbiddenError, HiddenError, NotFoundError, WireError
 from xwheel.model import NO_SECRET, SHARED_SECRET
 from xwheel.model.access import NODE, UNKNOWN_ACTOR, Actor, ActorKind, Permission, current_actor, set_actor
 from xwheel.plugin.gates import NamesCaller
 from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of, OfObject, ResourceRoute
 from xwheel.runtime.http_limits import Refusals, route_of
-from xwheel.scheduler.audit_trail import AuditTrail
-from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.storage import jobs, runs
-from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.database.engine import Connection
 from xwheel.wire import contract
 
 MAX_TOKEN: Final = 512
@@ -34,13 +32,10 @@ SCHEME: Final = "bearer"
 
 
 class _CountingGate:
-    """Counts the calls that it refuses."""
-
     _listener: str
 
-    def __init__(self, clock: Clock, audit: AuditTrail) -> None:
-        self._clock = clock
-        self._audit = audit
+    def __init__(self, parts: ApiParts) -> None:
+        self._clock, self._audit, self._tokens = parts.clock, parts.audit, parts.tokens
         self._refusals = Refusals()
 
     def note_refused(self, req: falcon.Request, actor: Actor, why: Exception) -> None:
@@ -67,32 +62,18 @@ class ApiGate(_CountingGate):
     _listener = "api"
 
     def __init__(
-        self,
-        db: Database,
-        tokens: TokenStore,
-        gates: PluginGates,
-        clock: Clock,
-        proxies: TrustedProxies,
-        audit: AuditTrail,
-        before: Callable[[], None] = lambda: None,
+        self, parts: ApiParts, gates: PluginGates, proxies: TrustedProxies, before: Callable[[], None]
     ) -> None:
-        super().__init__(clock, audit)
-        self._db = db
-        self._tokens = tokens
-        self._gates = gates
-        self._proxies = proxies
-        self._before = before
+        super().__init__(parts)
+        self._db, self._gates, self._proxies, self._before = parts.db, gates, proxies, before
         self.needs: dict[str, Methods] = {}
 
     def require(self, req: falcon.Request, need: Need, params: Mapping[str, Any]) -> None:
         """Let the caller pass, or not, and say on this thread who acts.
 
-        Raises:
-            AuthError: It is not known who calls, or the token is that of a group.
-            ThrottledError: The same, too often.
-            ForbiddenError: The caller may not do this, or a page of elsewhere asks for it.
-            NotFoundError: The object does not exist, or the caller may not know of it.
-            InputError: The reason that the caller gives cannot be read.
+        Raises what :meth:`identify` does, or ThrottledError if that is so too often; ForbiddenError for what the caller
+        may not do, or a page of elsewhere asks for; NotFoundError for an object that is not there, or that the caller
+        may not know of; InputError for a reason that cannot be read.
         """
         self._refusals.sum_up(self._clock.monotonic_ms())
         if need.of is Of.ANYONE:
@@ -111,9 +92,7 @@ class ApiGate(_CountingGate):
         if need.permission is not None and actor.kind is not ActorKind.GROUP:
             self._check(actor, need.permission, need.of, params)
 
-    def _check(
-        self, actor: Actor, permission: Permission, of: Of | OfObject, params: Mapping[str, Any]
-    ) -> None:
+    def _check(self, actor: Actor, permission: Permission, of: Of | OfObject, params: Mapping[str, Any]) -> None:
         grants = actor.grants
         if grants.allows(permission):
             return
@@ -129,9 +108,8 @@ class ApiGate(_CountingGate):
     def identify(self, req: falcon.Request, *, may_be_groups: bool = False) -> Actor:
         """Return who calls, as a plugin says that looks at what the call shows, or by token; count nothing.
 
-        Raises:
-            AuthError: What the call shows is missing or wrong, or the token is that of a group.
-            ForbiddenError: A plugin knows the caller, and refuses the call as it is.
+        Raises AuthError if what the call shows is missing or wrong, or the token is that of a group, and ForbiddenError
+        if a plugin knows the caller, and refuses the call as it is.
         """
         address = self._proxies.address_of(req)
         found, failed = self._gates.identify(req, address)
@@ -143,9 +121,7 @@ class ApiGate(_CountingGate):
             raise AuthError(failed or "Authorization: send 'Bearer' and a management token, or sign in")
         known = self._tokens.find(token, address)
         if known is None:
-            raise AuthError(
-                "Authorization: this token is not known here, or is not good any more or from this address"
-            )
+            raise AuthError("Authorization: this token is not known here, or is not good any more or from this address")
         if known.group_id is not None and not may_be_groups:
             raise AuthError(
                 f"Authorization: this token opens only the jobs of group {known.app_name or known.group_id}, over "
@@ -156,9 +132,7 @@ class ApiGate(_CountingGate):
     def _address_of(self, req: falcon.Request) -> str:
         return self._proxies.address_of(req)
 
-    def on_error(
-        self, req: falcon.Request, resp: falcon.Response, error: Exception, params: dict[str, Any]
-    ) -> None:
+    def on_error(self, req: falcon.Request, resp: falcon.Response, error: Exception, params: dict[str, Any]) -> None:
         """Answer with the problem that an error is, and record it if it is a refusal."""
         if isinstance(error, AuthError | ForbiddenError | HiddenError | NamesCaller):
             self.note_refused(req, self._refused(req, error), error)
@@ -211,11 +185,6 @@ def actor_of_caller(caller: Caller, address: str) -> Actor:
     )
 
 
-def _of_group(conn: Connection, params: Mapping[str, Any]) -> tuple[str, object, int | None]:
-    del conn
-    return "group", params["group_id"], params["group_id"]
-
-
 def _of_job(conn: Connection, params: Mapping[str, Any]) -> tuple[str, object, int | None]:
     job_id = params["job_id"]
     known = jobs.get_jobs(conn, {job_id}).get(job_id)  # a deleted one too: its versions are there
@@ -228,23 +197,21 @@ def _of_run(conn: Connection, params: Mapping[str, Any]) -> tuple[str, object, i
     return "run", params["run_id"], runs.get_run(conn, params["run_id"]).group_id
 
 
-_GROUPS: Final = {Of.GROUP: _of_group, Of.JOB: _of_job, Of.RUN: _of_run}
+_GROUPS: Final = {
+    Of.GROUP: lambda _, params: ("group", params["group_id"], params["group_id"]),
+    Of.JOB: _of_job,
+    Of.RUN: _of_run,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who makes one of XXL-JOB's calls.
+    """Who makes one of XXL-JOB's calls."""
 
-    Attributes:
-        name: Name of the group's token or secret; empty for the token that all executors share.
-        group_id: The only group that the caller may touch; None for the shared token.
-        app_name: That group's app name, or empty.
-        secret_id: The executor secret that the caller showed, ``SHARED_SECRET``, or ``NO_SECRET`` for a group's token.
-    """
-
-    name: str = ""
-    group_id: int | None = None
-    app_name: str = ""
+    name: str = ""  # name of the group's token or secret; empty for the token that all executors share
+    group_id: int | None = None  # the only group that the caller may touch; None for the shared token
+    app_name: str = ""  # that group's app name, or empty
+    # the executor secret that the caller showed, ``SHARED_SECRET``, or ``NO_SECRET`` for a group's token
     secret_id: int = SHARED_SECRET
 
     @property
@@ -262,17 +229,15 @@ class ExecutorGate(_CountingGate):
 
     _listener = "executor-api"
 
-    def __init__(self, secrets: ExecutorSecrets, known: TokenStore, clock: Clock, audit: AuditTrail) -> None:
-        super().__init__(clock, audit)
-        self._secrets = secrets
-        self._known = known
+    def __init__(self, parts: ApiParts) -> None:
+        super().__init__(parts)
+        self._secrets = parts.secrets
 
     def require(self, req: falcon.Request) -> Caller:
         """Return who calls; count calls that are refused.
 
-        Raises:
-            UnknownCallerError: The token is missing or wrong, or its group is not the one that the call names; the
-                answer does not say which.
+        Raises UnknownCallerError if the token is missing or wrong, or its group is not the one that the call names; the
+        answer does not say which.
         """
         self._refusals.sum_up(self._clock.monotonic_ms())
         try:
@@ -304,10 +269,8 @@ class ExecutorGate(_CountingGate):
             # earlier generations of executors do not name their group here
             if secret.app_name is None or app_name not in ("", secret.app_name):
                 return None
-            return Caller(
-                name=secret.name, group_id=secret.group_id, app_name=secret.app_name, secret_id=secret_id
-            )
-        known = self._known.find(token, address)
+            return Caller(name=secret.name, group_id=secret.group_id, app_name=secret.app_name, secret_id=secret_id)
+        known = self._tokens.find(token, address)
         if known is None or known.group_id is None or known.app_name != app_name:
             return None
         return Caller(name=known.name, group_id=known.group_id, app_name=app_name, secret_id=NO_SECRET)
@@ -316,26 +279,15 @@ class ExecutorGate(_CountingGate):
 class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
     """A Falcon application that refuses routes and sinks that do not say what they need when they are added.
 
-    Attributes:
-        routes: Every route, with its whole path.
-
-    Args:
-        gate: Checks what they need.
-        refuses_body: Returns whether a known caller's large body is not read, by method and path.
+    ``routes`` has every route, with its whole path, ``needs`` what their methods need. ``refuses_body`` returns whether
+    a known caller's large body is not read, by method and path.
     """
 
-    def __init__(
-        self, gate: ApiGate, refuses_body: Callable[[Actor, str, str], bool] = lambda *_: False
-    ) -> None:
+    def __init__(self, gate: ApiGate, refuses_body: Callable[[Actor, str, str], bool] = lambda *_: False) -> None:
         super().__init__(middleware=[gate, Packing()])
-        self._gate = gate
+        self._gate, self.needs = gate, gate.needs
         self._refuses_body = refuses_body
         self.routes: list[ResourceRoute] = []
-
-    @property
-    def needs(self) -> Mapping[str, Methods]:
-        """What the methods of each route need, by template."""
-        return self._gate.needs
 
     def admits(self, environ: dict[str, Any]) -> bool:
         """Return whether the head of a call shows who calls; for listeners, before they read a large body."""
@@ -346,14 +298,8 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
             return False
         return not self._refuses_body(actor, req.method, req.path)
 
-    def add_route(
-        self, uri_template: str, resource: object, *, needs: Methods | None = None, **kwargs: Any
-    ) -> None:
-        """Add a route, with what each of its methods needs.
-
-        Raises:
-            ConfigError: It is not said what one of its methods needs, or it is said of one that it does not have.
-        """
+    def add_route(self, uri_template: str, resource: object, *, needs: Methods | None = None, **kwargs: Any) -> None:
+        """Add a route; raises ConfigError unless it is said what each of its methods needs, and of no other."""
         found = map_http_methods(resource, suffix=kwargs.get("suffix")).keys() - {"OPTIONS"}
         if needs is None or needs.keys() != found:
             raise ConfigError(
@@ -367,11 +313,7 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
     def add_sink(
         self, sink: Callable[..., None], prefix: Any = r"/", *, need: Need | None = None, **kwargs: Any
     ) -> None:
-        """Add a sink; Falcon's middleware skips sinks, so what it needs is checked here.
-
-        Raises:
-            ConfigError: It is not said what it needs.
-        """
+        """Add a sink; raises ConfigError unless it is said what it needs: Falcon's middleware skips sinks."""
         if need is None:
             raise ConfigError(f"the sink at {prefix} must say what it needs")
         wanted = need

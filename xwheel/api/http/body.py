@@ -1,9 +1,7 @@
 """Reads request bodies and queries, and says in words which limit a field broke.
 
-Bounded, then field by field against the types in :mod:`xwheel.api.schema.messages`.
-
-The limits stand once, in the types. From them come the check, the sentence in the error, and the reference
-pages.
+Limits stand once, in the types of :mod:`xwheel.api.schema.messages`: from them come the check, the sentence in the
+error, and the reference pages.
 """
 
 from __future__ import annotations
@@ -84,23 +82,17 @@ def read_body(req: falcon.Request, limit: int) -> bytes:
 def take_body(req: falcon.Request, kind: type[S], limit: int, *, optional: bool = False) -> S:
     """Return the request's body as a message, whatever its content type; an ``optional`` empty one stands for ``{}``.
 
-    Raises:
-        BodyTooLargeError: The body is too large.
-        MalformedBodyError: It is not JSON.
-        InputError: It is no object, or a field is unknown, missing or outside its limit.
+    Raises BodyTooLargeError; MalformedBodyError for what is not JSON; InputError for what is no object, or has a field
+    that is unknown, missing or outside its limit.
     """
     content = read_body(req, limit)
-    if optional and not content:
-        return read_fields(kind, {})
-    return read_fields(kind, _read_object(content))
+    return read_fields(kind, {} if optional and not content else _read_object(content))
 
 
 def take_changes(req: falcon.Request, kind: type[S], limit: int) -> dict[str, Any]:
     """Return the fields that the request's body changes, and the revision that it is for if it names one.
 
-    Raises:
-        XwheelError: As :func:`take_body` says.
-        FieldError: There is none.
+    Raises what :func:`take_body` does, and FieldError if there is none.
     """
     changes = fields_in(take_body(req, kind, limit))
     if not changes.keys() - {"revision"}:
@@ -138,8 +130,7 @@ def take_query(req: falcon.Request, kind: type[S]) -> S:
 def read_fields(kind: type[S], values: dict[str, Any], *, strict: bool = True) -> S:
     """Return a message from decoded values; unless ``strict``, text counts as a number: queries have nothing else.
 
-    Raises:
-        InputError: A field is unknown, missing or outside its limit.
+    Raises InputError for a field that is unknown, missing or outside its limit.
     """
     rules = rules_of(kind)
     for name in values:
@@ -188,8 +179,7 @@ def _whole(value: object) -> object:
 def _spelled(value: object, rule: FieldRule) -> object:
     """Return a query parameter whose text has the one form that its type has; lists stand between commas.
 
-    Raises:
-        ValueError: It has another one, such as ``1e2`` for a number, or is repeated.
+    Raises ValueError for another one, such as ``1e2`` for a number, or if it is repeated.
     """
     if not isinstance(value, str):
         raise ValueError("repeated")
@@ -221,7 +211,6 @@ def rules_of(kind: type[msgspec.Struct]) -> dict[str, FieldRule]:
 
 
 def _describe(kind: inspect.Type) -> tuple[str, dict[str, object]]:
-    """Return a limit in words and as data."""
     match kind:
         case inspect.Metadata():
             return _describe_marked(kind)

@@ -22,9 +22,7 @@ class TrustedProxies:
         try:
             self._networks = [ip_network(text) for text in networks]
         except ValueError as error:
-            raise ConfigError(
-                f"{SETTING}: {error}; name addresses and networks, such as 10.1.0.0/16"
-            ) from None
+            raise ConfigError(f"{SETTING}: {error}; name addresses and networks, such as 10.1.0.0/16") from None
 
     def address_of(self, req: falcon.Request) -> str:
         """Return the address of the caller: the last one that no trusted proxy has, from the connection backwards."""
@@ -76,7 +74,6 @@ class TrustedProxies:
 
 
 def _parse(text: str) -> IPv4Address | IPv6Address | None:
-    """Return an address, without port and brackets; None for anything else."""
     bare = text
     if text.startswith("["):
         bare = text[1:].partition("]")[0]

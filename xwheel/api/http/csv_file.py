@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import falcon
 import msgspec
@@ -15,20 +15,13 @@ from xwheel.model.access import acting, current_actor
 MEDIA: Final = "text/csv; charset=utf-8"
 MOST_ROWS: Final = 10_000
 PAGE: Final = 500
-MOST_PAGES: Final = 200
-"""Pages that are asked for one file, most of which find little where no index answers."""
-
-MARK: Final = "\ufeff"
-"""Without it, spreadsheets take UTF-8 for something else."""
-
+MOST_PAGES: Final = 200  # pages that are asked for one file, most of which find little where no index answers
+MARK: Final = "\ufeff"  # without it, spreadsheets take UTF-8 for something else
 FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-class CsvPage(NamedTuple):
-    """Rows, and after what the next page begins; None after the last one."""
-
-    rows: Sequence[msgspec.Struct]
-    next: object
+CsvPage = tuple[Sequence[msgspec.Struct], object]
+"""Rows, and after what the next page begins; None after the last one."""
 
 
 def reply_csv(
@@ -56,13 +49,14 @@ def _lines(columns: Sequence[str], page: CsvPage, pages: Callable[[Any, int], Cs
     yield (MARK + _line(columns)).encode()
     left = MOST_ROWS
     for number in range(1, MOST_PAGES + 1):
-        rows = page.rows[:left]
+        found, following = page
+        rows = found[:left]
         if rows:
             yield "".join(_line([cell(getattr(row, name)) for name in columns]) for row in rows).encode()
         left -= len(rows)
-        if page.next is None or not left or number == MOST_PAGES:
+        if following is None or not left or number == MOST_PAGES:
             return
-        page = pages(page.next, min(PAGE, left))
+        page = pages(following, min(PAGE, left))
 
 
 def cell(value: object) -> object:

@@ -11,25 +11,8 @@ import falcon
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from xwheel import errors
 from xwheel.api.http.body import BodyTooLargeError, MalformedBodyError
-from xwheel.errors import (
-    AuthError,
-    BusyError,
-    ConflictError,
-    ExecutorUnreachableError,
-    FieldError,
-    ForbiddenError,
-    IdentityError,
-    LogStoreError,
-    NameTakenError,
-    NotFoundError,
-    NotRecordedError,
-    OwnedByCodeError,
-    PluginError,
-    StorageError,
-    TooManyTriesError,
-    WireError,
-)
 from xwheel.plugin.routes import RouteRefusedError
 
 logger = logging.getLogger(__name__)
@@ -40,7 +23,7 @@ PROBLEM_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:xwheel:problem:"
 
 
-class ThrottledError(TooManyTriesError):
+class ThrottledError(errors.TooManyTriesError):
     """The caller's token is missing or wrong, as in many calls before."""
 
     def __init__(self, text: str, wait_ms: int) -> None:
@@ -48,50 +31,40 @@ class ThrottledError(TooManyTriesError):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of every failure of the management API.
+    """The body of every failure of the management API."""
 
-    Attributes:
-        type: Stable name of the kind of failure; ``docs/reference/errors.md`` lists them.
-        field: The field, parameter or header at fault; ``body`` for the body as a whole.
-        limit: What the field may hold, as data.
-        incident: Number under which the log of the node has the details.
-        revision: The revision that the object is at.
-        reason: Why a plugin refuses the call, as a word for programs.
-        facts: What else a plugin says of that, as data.
-    """
-
-    type: str
+    type: str  # stable name of the kind of failure; ``docs/reference/errors.md`` lists them
     title: str
     status: int
     detail: str
-    field: str | UnsetType = UNSET
-    limit: dict[str, object] | UnsetType = UNSET
-    incident: str | UnsetType = UNSET
-    revision: int | UnsetType = UNSET
-    reason: str | UnsetType = UNSET
-    facts: dict[str, object] | UnsetType = UNSET
+    field: str | UnsetType = UNSET  # the field, parameter or header at fault; ``body`` for all of the body
+    limit: dict[str, object] | UnsetType = UNSET  # what the field may hold, as data
+    incident: str | UnsetType = UNSET  # number under which the log of the node has the details
+    revision: int | UnsetType = UNSET  # the revision that the object is at
+    reason: str | UnsetType = UNSET  # why a plugin refuses the call, as a word for programs
+    facts: dict[str, object] | UnsetType = UNSET  # what else a plugin says of that, as data
 
 
 # first match wins, so a subclass stands before its base
 TABLE: Final[tuple[tuple[type[Exception], int, str, str], ...]] = (
-    (TooManyTriesError, 429, "throttled", TooManyTriesError.title),
-    (AuthError, 401, "unauthorized", "A valid token is needed"),
-    (ForbiddenError, 403, "forbidden", "The caller may not do this"),
+    (errors.TooManyTriesError, 429, "throttled", errors.TooManyTriesError.title),
+    (errors.AuthError, 401, "unauthorized", "A valid token is needed"),
+    (errors.ForbiddenError, 403, "forbidden", "The caller may not do this"),
     (BodyTooLargeError, 413, "body-too-large", "The body is too large"),
     (MalformedBodyError, 400, "malformed-body", "The body is not JSON"),
-    (FieldError, 422, "invalid-field", "A field is not acceptable"),
-    (NotFoundError, 404, "not-found", "The object does not exist"),
-    (NameTakenError, 409, "name-taken", "Another job of the group has this name"),
-    (OwnedByCodeError, 409, "owned-by-code", "Code declares this of the job"),
-    (ConflictError, 409, "conflict", "The object is not in the expected state"),
-    (BusyError, 503, "busy", "Too many calls of this kind"),
-    (NotRecordedError, 500, "not-recorded", "The change could not be recorded"),
-    (StorageError, 503, "storage", "The database cannot do this now"),
-    (ExecutorUnreachableError, 502, "executor-unreachable", "The executor cannot be asked"),
-    (WireError, 502, "executor-refused", "The executor gave no usable answer"),
-    (LogStoreError, 502, "log-store", "The log store gave no usable answer"),
-    (IdentityError, 502, "identity-provider", "The identity provider gave no usable answer"),
-    (PluginError, 422, "invalid-field", "A name that no plugin registered"),
+    (errors.FieldError, 422, "invalid-field", "A field is not acceptable"),
+    (errors.NotFoundError, 404, "not-found", "The object does not exist"),
+    (errors.NameTakenError, 409, "name-taken", "Another job of the group has this name"),
+    (errors.OwnedByCodeError, 409, "owned-by-code", "Code declares this of the job"),
+    (errors.ConflictError, 409, "conflict", "The object is not in the expected state"),
+    (errors.BusyError, 503, "busy", "Too many calls of this kind"),
+    (errors.NotRecordedError, 500, "not-recorded", "The change could not be recorded"),
+    (errors.StorageError, 503, "storage", "The database cannot do this now"),
+    (errors.ExecutorUnreachableError, 502, "executor-unreachable", "The executor cannot be asked"),
+    (errors.WireError, 502, "executor-refused", "The executor gave no usable answer"),
+    (errors.LogStoreError, 502, "log-store", "The log store gave no usable answer"),
+    (errors.IdentityError, 502, "identity-provider", "The identity provider gave no usable answer"),
+    (errors.PluginError, 422, "invalid-field", "A name that no plugin registered"),
 )
 RETRY_AFTER_S: Final = "1"
 
@@ -111,10 +84,10 @@ def problem_of(error: Exception) -> Problem | None:
     for kind, status, slug, title in TABLE:
         if isinstance(error, kind):
             # sent: the question may have arrived, the answer did not
-            late = isinstance(error, ExecutorUnreachableError) and error.sent
+            late = isinstance(error, errors.ExecutorUnreachableError) and error.sent
             return Problem(
                 type=TYPE_PREFIX + slug,
-                title=error.title if isinstance(error, TooManyTriesError) else title,
+                title=error.title if isinstance(error, errors.TooManyTriesError) else title,
                 status=HTTPStatus.GATEWAY_TIMEOUT.value if late else status,
                 detail=str(error),
                 field=_said(error, "field", str),
@@ -160,24 +133,20 @@ def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _para
             detail="xwheel failed; its log has the details under this incident",
             incident=new_incident(req, error),
         )
-    elif isinstance(error, AuthError):
+    elif isinstance(error, errors.AuthError):
         resp.set_header("WWW-Authenticate", 'Bearer realm="xwheel"')
-        if isinstance(error, TooManyTriesError):
+        if isinstance(error, errors.TooManyTriesError):
             resp.set_header("Retry-After", str(seconds(error.wait_ms)))
     elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         resp.set_header("Retry-After", RETRY_AFTER_S)
     write_problem(resp, problem)
 
 
-def on_http_error(
-    req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, _params: object
-) -> None:
+def on_http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, _params: object) -> None:
     """Give Falcon's own refusals, such as an unknown route or a wrong method, the same form."""
     status = HTTPStatus(error.status_code)
     slug = {404: "unknown-route", 405: "method-not-allowed"}.get(status.value, "bad-request")
     if error.headers:
         resp.set_headers(dict(error.headers))
     detail = error.description or f"{req.method} {req.path[:200]}: {status.phrase.lower()}"
-    write_problem(
-        resp, Problem(type=TYPE_PREFIX + slug, title=status.phrase, status=status.value, detail=detail)
-    )
+    write_problem(resp, Problem(type=TYPE_PREFIX + slug, title=status.phrase, status=status.value, detail=detail))

@@ -25,8 +25,7 @@ ALLOWED: Final = (AuthError, ForbiddenError, StorageError, BusyError)
 class PluginGates:
     """The gates of all plugins, in one process, asked in the order of their names; any thread may ask.
 
-    Raises:
-        PluginError: One cannot be opened; the message names it.
+    Raises PluginError, which names the gate, if one cannot be opened.
     """
 
     def __init__(self, gates: Mapping[str, Gate], site: PluginSite, proxies: TrustedProxies) -> None:
@@ -36,12 +35,12 @@ class PluginGates:
     def identify(self, req: falcon.Request, address: str) -> tuple[Actor | None, str]:
         """Return who calls from an address, as the first gate says that knows it, and why not if one failed.
 
-        Raises:
-            XwheelError: A gate refuses the call.
+        Raises what a gate refuses the call with.
         """
         failed = ""
         for gate, check in self._opened:
-            if not _shows(req, gate):
+            named = any(req.get_header(name) is not None for name in gate.headers)
+            if not named and not any(req.get_cookie_values(name) for name in gate.cookies):
                 continue
             head = self._proxies.head_of(req, gate.cookies)
             try:
@@ -61,9 +60,3 @@ def _open(gate: Gate, site: PluginSite) -> IdentifiesCallers:
     if not isinstance(found, IdentifiesCallers):
         raise PluginError(f"gate {gate.name}: open() must return what identifies callers")
     return found
-
-
-def _shows(req: falcon.Request, gate: Gate) -> bool:
-    return any(req.get_header(name) is not None for name in gate.headers) or any(
-        req.get_cookie_values(name) for name in gate.cookies
-    )

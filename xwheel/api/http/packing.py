@@ -7,12 +7,8 @@ from typing import Final
 
 import falcon
 
-SMALLEST_BYTES: Final = 1500
-"""What fits into one packet gains nothing."""
-
-NEVER: Final = "/session"
-"""It holds a secret."""
-
+SMALLEST_BYTES: Final = 1500  # what fits into one packet gains nothing
+NEVER: Final = "/session"  # it holds a secret
 LEVEL: Final = 4
 GZIP: Final = 16 + zlib.MAX_WBITS
 

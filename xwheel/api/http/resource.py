@@ -111,14 +111,8 @@ class PlansRuns(Resource):
         when: When = AT_ONCE,
         again: int | None = None,
     ) -> None:
-        """Plan a run, and make it the response.
-
-        Raises:
-            ConflictError: The idempotency key was used with another parameter, or for another time.
-        """
-        run = self.run_now.run(
-            job_id, param=param, idempotency_key=key, addresses=addresses, when=when, again=again
-        )
+        """Plan a run, and make it the response; a key that was used for another parameter or time is a conflict."""
+        run = self.run_now.run(job_id, param=param, idempotency_key=key, addresses=addresses, when=when, again=again)
         if run.param != param:
             raise ConflictError(f"{KEY_HEADER} {key} was used for run {run.id} with another param")
         if not when.was_asked_for(run):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import falcon
 
-from xwheel.plugin.pages import INDEX, MEDIA_TYPES
+from xwheel.errors import PluginError
+from xwheel.plugin.pages import INDEX, MEDIA_TYPES, Pages, find_files
 
 CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
@@ -19,11 +21,13 @@ CSP: Final = (
 """Scripts are ours alone. Styles may stand in attributes: charts and editors write them."""
 
 SMALLEST_BYTES: Final = 1000
+BELOW: Final = "plugins"
+_BELOW: Final = re.compile(rf"/{BELOW}/(?P<name>[a-z][a-z0-9-]*)/(?P<path>.*)")
+
+Sink = Callable[..., None]
 
 
 class _Body(NamedTuple):
-    """A file as it is sent; asked for again when it has changed."""
-
     stamp: tuple[int, int]
     data: bytes
     packed: bytes | None
@@ -40,10 +44,8 @@ class StaticFiles:
     def answer(self, req: falcon.Request, resp: falcon.Response, path: str) -> None:
         """Answer with a file; with nothing new if the browser has it.
 
-        A file is asked for again each time, which costs next to nothing.
-
-        Raises:
-            falcon.HTTPError: There is no such file, or the method is another than GET and HEAD.
+        It is asked for again each time, which costs next to nothing. Raises falcon.HTTPError for what is no file, and
+        for methods other than GET and HEAD.
         """
         name = path or INDEX
         file = self._files.get(name)
@@ -80,3 +82,30 @@ class StaticFiles:
             digest = hashlib.sha256(data).hexdigest()[:32]
             body = self._bodies[name] = _Body(stamp, data, packed, f'W/"{digest}"')
         return body
+
+
+def page_sinks(pages: Mapping[str, Pages]) -> dict[str, Sink]:
+    """Return what answers for files of plugins, by the prefix of its paths; of two prefixes the last counts.
+
+    Raises PluginError if two plugins want to be the console.
+    """
+    roots = sorted(name for name, item in pages.items() if item.at_root)
+    if len(roots) > 1:
+        raise PluginError(
+            f"the pages {roots[0]} and {roots[1]} both want to be served at /: disable one of the plugins"
+        )
+    files = {name: StaticFiles(find_files(item)) for name, item in pages.items()}
+
+    def below(req: falcon.Request, resp: falcon.Response, **_: str) -> None:
+        found = _BELOW.fullmatch(req.path)
+        if found is None or found["name"] not in files:
+            raise falcon.HTTPRouteNotFound
+        files[found["name"]].answer(req, resp, found["path"])
+
+    def root(req: falcon.Request, resp: falcon.Response, **_: str) -> None:
+        files[roots[0]].answer(req, resp, req.path.removeprefix("/"))
+
+    sinks: dict[str, Sink] = {"/": root} if roots else {}
+    if files:
+        sinks[rf"/{BELOW}(/|\Z)"] = below
+    return sinks

@@ -54,8 +54,7 @@ class FilePart:
 def wanted_range(text: str | None, size: int) -> ByteRange | None:
     """Return the range that a caller wants; None for the whole file, which may be sent to those who ask for several.
 
-    Raises:
-        falcon.HTTPRangeNotSatisfiable: The file has no byte of it.
+    Raises falcon.HTTPRangeNotSatisfiable if the file has no byte of it.
     """
     found = _RANGE.fullmatch((text or "").strip())
     if found is None or not (found[1] or found[2]):
@@ -76,12 +75,7 @@ def wanted_range(text: str | None, size: int) -> ByteRange | None:
 def send_file(
     req: falcon.Request, resp: falcon.Response, path: Path, *, media_type: str, name: str = "", etag: str = ""
 ) -> None:
-    """Make a file the response, or the range of it that the caller wants.
-
-    Raises:
-        OSError: It cannot be opened.
-        falcon.HTTPRangeNotSatisfiable: See :func:`wanted_range`.
-    """
+    """Make a file the response, or the range that is wanted; raises OSError, and what :func:`wanted_range` does."""
     file = path.open("rb")
     try:
         size = file.seek(0, 2)

@@ -9,7 +9,7 @@ import falcon
 
 from xwheel.api.http.auth import Caller
 from xwheel.api.parts import ApiParts
-from xwheel.api.plugins.routes import read_all
+from xwheel.api.plugins.routes import answered, read_all
 from xwheel.api.plugins.site import RouteSite
 from xwheel.errors import PluginError, WireError, XwheelError
 from xwheel.model.access import current_actor
@@ -29,8 +29,6 @@ class PluginFailedError(Exception):
 
 
 class _Known(NamedTuple):
-    """A call, and whose it is."""
-
     owner: str
     title: str
     answer: Callable[[GroupCall], GroupReply]
@@ -58,9 +56,7 @@ class PluginCalls:
     def answer(self, name: str, caller: Caller, read: Callable[[], bytes]) -> Response:
         """Answer one of the calls, as the caller, who is the current actor; ``read`` reads the body.
 
-        Raises:
-            XwheelError: Whatever is refused.
-            PluginFailedError: The plugin failed.
+        Raises XwheelError for whatever is refused, and PluginFailedError if the plugin failed.
         """
         known = self._known[name]
         if caller.is_executor or caller.group_id is None:
@@ -69,12 +65,7 @@ class PluginCalls:
             name=name, actor=current_actor(), group_id=caller.group_id, app_name=caller.app_name, read=read
         )
         try:
-            reply = known.answer(call)
-            if not isinstance(reply, GroupReply):
-                raise TypeError(
-                    f"answered with an object of {type(reply).__qualname__} instead of a GroupReply"
-                )
-            reply.check()
+            reply = answered(known.answer, call, GroupReply)
         except (XwheelError, falcon.HTTPError):
             raise
         except BaseException as error:  # whatever it is, it ends this call and nothing else

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,25 +24,20 @@ from xwheel.api.plugins.files import send_file
 from xwheel.api.plugins.site import RouteSite, has_recorded
 from xwheel.errors import ConfigError, PluginError, XwheelError
 from xwheel.model.access import Actor, acting, current_actor
+from xwheel.plugin.group_calls import GroupReply
 from xwheel.plugin.registries import Registry
 from xwheel.plugin.resources import Need, Of, Operation, ResourceRoute, read_resources
-from xwheel.plugin.routes import READS, Route, RouteCall, RouteRefusedError, RouteReply, Routes, read_routes
+from xwheel.plugin.routes import READS, Route, RouteCall, RouteRefusedError, RouteReply, read_routes
 from xwheel.plugin.validation import guarded
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 K = TypeVar("K")
+R = TypeVar("R", RouteReply, GroupReply)
 
 PREFIX: Final = "/api/v1"
 MAX_HEADER: Final = 4096
-UNAUTHORIZED: Final = Problem(
-    type=TYPE_PREFIX + "unauthorized",
-    title="A valid token is needed",
-    status=401,
-    detail="",
-    field="XXL-JOB-ACCESS-TOKEN",
-)
 
 
 class LimitedBody:
@@ -74,8 +69,6 @@ class LimitedBody:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A route, and whose it is."""
-
     owner: str
     prefix: str
     route: Route
@@ -93,22 +86,19 @@ class _Known:
 
 
 class PluginRoutes:
-    """The routes of all plugins, for both applications; ``taken`` are first parts of paths that are xwheel's own.
-
-    Attributes:
-        site: What all plugins of this process work with.
-    """
+    """The routes of all plugins, for both applications; ``taken`` are first parts of paths that are xwheel's own."""
 
     def __init__(self, parts: ApiParts, taken: frozenset[str]) -> None:
         self._parts = parts
-        self.site = RouteSite(parts)
+        self.site = RouteSite(parts)  # what all plugins of this process work with
         config = parts.config.api
         self._places = {
             for_executors: Places(max(1, threads // 4), "calls of plugins' routes are under way")
             for for_executors, threads in ((False, config.threads), (True, config.executor_threads))
         }
         self._known: list[_Known] = []
-        for owner, item, found in read_all("routes", parts.plugins.routes, self._read, allowed=PluginError):
+        read = partial(read_routes, site=self.site)
+        for owner, item, found in read_all("routes", parts.plugins.routes, read, allowed=PluginError):
             if item.name in taken:
                 raise PluginError(
                     f"{owner}: routes {item.name}: xwheel itself has /api/v1/{item.name}: choose another name"
@@ -117,9 +107,6 @@ class PluginRoutes:
                 most = config.max_body_bytes if route.max_body_bytes is None else route.max_body_bytes
                 self._known.append(_Known(owner, item.name, route, 0 if route.method in READS else most))
         self._large = [(known, known.pattern) for known in self._known if known.limit > config.max_body_bytes]
-
-    def _read(self, item: Routes) -> Sequence[Route]:
-        return read_routes(item, self.site)
 
     def limit_of(self, method: str, path: str) -> int:
         """Return how long a body may be where that is more than the setting says; otherwise 0."""
@@ -147,9 +134,7 @@ class PluginRoutes:
     def add_to_executors(self, app: falcon.App[Any, Any], gate: ExecutorGate) -> None:
         """Add the routes of executors."""
         for path, known in self._by_path(for_executors=True).items():
-            responders = {
-                f"on_{one.route.method.lower()}": self._executor_responder(one, gate) for one in known
-            }
+            responders = {f"on_{one.route.method.lower()}": self._executor_responder(one, gate) for one in known}
             with _blaming(known[0].owner, PREFIX + path):
                 app.add_route(PREFIX + path, SimpleNamespace(**responders))
 
@@ -175,7 +160,9 @@ class PluginRoutes:
                 with acting(actor_of_caller(caller, req.remote_addr)):
                     self._answer(known, req, resp, path, caller)
             except UnknownCallerError as error:
-                write_problem(resp, msgspec.structs.replace(UNAUTHORIZED, detail=str(error)))
+                kind, title = TYPE_PREFIX + "unauthorized", "A valid token is needed"
+                field = "XXL-JOB-ACCESS-TOKEN"
+                write_problem(resp, Problem(type=kind, title=title, status=401, detail=str(error), field=field))
             except falcon.HTTPError as error:
                 on_http_error(req, resp, error, None)
             except Exception as error:  # as the management API answers it
@@ -184,18 +171,11 @@ class PluginRoutes:
         return respond
 
     def _answer(
-        self,
-        known: _Known,
-        req: falcon.Request,
-        resp: falcon.Response,
-        path: Mapping[str, Any],
-        caller: Caller | None,
+        self, known: _Known, req: falcon.Request, resp: falcon.Response, path: Mapping[str, Any], caller: Caller | None
     ) -> None:
         route = known.route
         if caller is not None and not caller.is_executor:
-            raise UnknownCallerError(
-                "XXL-JOB-ACCESS-TOKEN: this takes the secret of an executor, not a group's token"
-            )
+            raise UnknownCallerError("XXL-JOB-ACCESS-TOKEN: this takes the secret of an executor, not a group's token")
         group_id = None if caller is None else caller.group_id
         with self._places[route.for_executors].hold(group_id):
             query = {name: [found] if isinstance(found, str) else found for name, found in req.params.items()}
@@ -216,17 +196,9 @@ class PluginRoutes:
             finally:
                 has_recorded.reset(token)
 
-    def _ask(
-        self, known: _Known, req: falcon.Request, resp: falcon.Response, call: RouteCall
-    ) -> RouteReply | None:
-        """Return what the plugin answers; None if it failed and the response says so."""
+    def _ask(self, known: _Known, req: falcon.Request, resp: falcon.Response, call: RouteCall) -> RouteReply | None:
         try:
-            reply = known.route.answer(call)
-            if not isinstance(reply, RouteReply):
-                raise TypeError(
-                    f"answered with an object of {type(reply).__qualname__} instead of a RouteReply"
-                )
-            reply.check()
+            return answered(known.route.answer, call, RouteReply)
         except falcon.HTTPError:
             raise
         except BaseException as error:  # whatever it is, it ends this call and nothing else
@@ -234,10 +206,8 @@ class PluginRoutes:
                 raise
             write_problem(resp, _failure(known, req, error))
             return None
-        return reply
 
     def _note(self, known: _Known, req: falcon.Request, path: Mapping[str, Any]) -> None:
-        """Record in the audit what a call changed if the plugin recorded nothing itself."""
         route = known.route
         if route.method in READS or route.for_executors or has_recorded.get():
             return
@@ -273,20 +243,21 @@ class PluginRoutes:
             write_problem(resp, _failure(known, req, error))
 
 
-class PluginResources:
-    """The resources of all plugins, for the management API."""
-
-    def __init__(self, parts: ApiParts, site: RouteSite) -> None:
-        self._known: list[tuple[str, ResourceRoute]] = []
-        for owner, _item, found in read_all(
-            "resources", parts.plugins.resources, lambda item: read_resources(item, site)
-        ):
-            self._known += [(owner, route) for route in found]
-
-    def add_to(self, app: GuardedApp) -> None:
-        """Add them; raises :class:`PluginError`, which names the plugin, if a path is there already."""
-        for owner, route in self._known:
+def add_resources(app: GuardedApp, parts: ApiParts, site: RouteSite) -> None:
+    """Add the resources of all plugins; raises PluginError, which names the plugin, if a path is there already."""
+    known = list(read_all("resources", parts.plugins.resources, lambda item: read_resources(item, site)))
+    for owner, _, routes in known:
+        for route in routes:
             add_resource(app, owner, route)
+
+
+def answered(answer: Callable[[K], object], call: K, kind: type[R]) -> R:
+    """Return what a plugin answers, once it can be sent; raises TypeError or ValueError, and what the plugin does."""
+    reply = answer(call)
+    if not isinstance(reply, kind):
+        raise TypeError(f"answered with an object of {type(reply).__qualname__} instead of a {kind.__name__}")
+    reply.check()
+    return reply
 
 
 def read_all(
@@ -325,9 +296,7 @@ def _blaming(owner: str, template: str) -> Iterator[None]:
 def _failure(known: _Known, req: falcon.Request, error: BaseException) -> Problem:
     """Log what a plugin did, and return what its caller is told: whose fault it is, and where to read more."""
     incident = secrets.token_hex(8)
-    logger.error(
-        "incident %s: %s: %s %r failed", incident, known.owner, req.method, req.path[:200], exc_info=error
-    )
+    logger.error("incident %s: %s: %s %r failed", incident, known.owner, req.method, req.path[:200], exc_info=error)
     return Problem(
         type=TYPE_PREFIX + "plugin-failed",
         title="A plugin failed",

@@ -9,20 +9,19 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from xwheel import cron
 from xwheel.api.http.body import fields_in, read_fields
-from xwheel.api.http.resource import naming, run_views
+from xwheel.api.http.resource import run_views
 from xwheel.api.parts import ApiParts
 from xwheel.api.schema.messages import JobChange, JobCreate
-from xwheel.api.v1.jobs import job_views, new_source
-from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
+from xwheel.api.v1.jobs import change_job, create_job, job_views
+from xwheel.api.v1.schedule import naming_schedule_fields
 from xwheel.errors import FieldError, WireError
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.deeds import Deed
 from xwheel.model.runs import OPEN_STATES
 from xwheel.plugin.resources import ResourceRoute
-from xwheel.plugin.routes import PluginGroup
+from xwheel.plugin.routes import PluginGroup, RecordsDeeds
 from xwheel.plugin.run_logs import LogAnswer, ReadsLogs
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.calls import Answered
@@ -42,22 +41,20 @@ has_recorded: Final = ContextVar("xwheel_plugin_recorded", default=False)
 """Whether the plugin that answers on this thread recorded something in the audit."""
 
 
-class RouteSite:
+class RouteSite(RecordsDeeds):
     """What routes of plugins work with; ``served`` is what the management API of this process serves."""
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
         self.database = parts.db
         self.clock = parts.clock
-        self.partitions = SitePartitions(parts.lease)
-        self.jobs = SiteJobs(parts)
+        self.now_ms = parts.clock.now_ms
+        self.forget_tokens = parts.tokens.forget
+        self.partitions = _SitePartitions(parts.lease)
+        self.jobs = _SiteJobs(parts)
         self.job_writer = parts.job_writer
-        self.executors = SiteExecutors(parts)
+        self.executors = _SiteExecutors(parts)
         self.served: Sequence[ResourceRoute] = ()
-
-    def now_ms(self) -> int:
-        """Return what time it is."""
-        return self._parts.clock.now_ms()
 
     def resources(self) -> Sequence[ResourceRoute]:
         """Return what the management API serves."""
@@ -71,102 +68,65 @@ class RouteSite:
         """Return what plugins bring that can do what a contract says."""
         return self._parts.plugins.offering(contract)
 
-    def record(
-        self,
-        conn: Any,
-        action: str,
-        kind: str,
-        object_id: object,
-        *,
-        group_id: int | None = None,
-        before: object = None,
-        after: object = None,
-    ) -> None:
-        """Record in the audit what the caller does."""
-        self._parts.audit.record(conn, action, kind, object_id, group_id=group_id, before=before, after=after)
-        has_recorded.set(True)
-
     def record_many(self, conn: Any, deeds: Sequence[Deed]) -> None:
         """Record what is done to many objects."""
         self._parts.audit.record_many(conn, deeds)
         has_recorded.set(True)
 
-    def forget_tokens(self) -> None:
-        """Let tokens that were changed count in this process at once."""
-        self._parts.access.tokens.forget()
-
-    def need(
-        self, permission: Permission, group_id: int | None = None, kind: str = "object", key: object = ""
-    ) -> None:
+    def need(self, permission: Permission, group_id: int | None = None, kind: str = "object", key: object = "") -> None:
         """Make sure that the caller has a permission."""
         current_actor().need(permission, group_id, kind, key)
 
 
 @dataclass(frozen=True, slots=True)
-class SitePartitions:
-    """The partitions that this process holds: those of the node's lease, none in a process that is no node."""
-
+class _SitePartitions:
     _lease: Lease | None
 
     def held(self) -> Collection[int]:
-        """Return the partitions that this process may act on now."""
         lease = self._lease
         return lease.epochs.keys() if lease is not None and lease.may_act() else ()
 
     def lock(self, conn: Connection) -> Collection[int]:
-        """Return the partitions that this node holds, locked."""
         return () if self._lease is None else self._lease.lock(conn).keys()
 
 
 @dataclass(frozen=True, slots=True)
-class SiteExecutors:
-    """Executors, as plugins may speak of them."""
-
+class _SiteExecutors:
     _parts: ApiParts
 
     def groups(self) -> list[PluginGroup]:
-        """Return all executor groups by id."""
         with self._parts.db.read() as conn:
             owners = {secret.group_id for secret in executor_secrets.list_secrets(conn)}
             found = executors.list_groups(conn, limit=MOST_GROUPS)
         return [PluginGroup(group.id, group.app_name, group.id in owners) for group in found]
 
     def is_live(self, group_id: int, address: str) -> bool:
-        """Return whether a live executor of a group is at this address."""
         return self._parts.registry.is_live(group_id, address, self._parts.clock.now_ms())
 
     def live(self, group_id: int | None = None) -> Sequence[RegisteredExecutor]:
-        """Return live executors."""
         registry, now_ms = self._parts.registry, self._parts.clock.now_ms()
         return registry.all(now_ms) if group_id is None else registry.live(group_id, now_ms)
 
     def heard_since_ms(self) -> int:
-        """Return since when beats can be heard."""
         return self._parts.registry.listens_since_ms
 
     def note_death(self, address: str) -> None:
-        """Say that the executor at this address was seen to die."""
         # executors say where they are with or without it, and are known without
         self._parts.registry.note_death(address.rstrip("/"), self._parts.clock.now_ms())
 
     @property
     def logs(self) -> ReadsLogs:
-        """Logs of runs as executors have them."""
         return self._parts.logs
 
-    def log_questions(self) -> SiteLogQuestions:
-        """Return a way to ask executors for logs."""
-        return SiteLogQuestions(self._parts)
+    def log_questions(self) -> _SiteLogQuestions:
+        return _SiteLogQuestions(self._parts)
 
 
-class SiteLogQuestions:
-    """Asks executors for logs."""
-
+class _SiteLogQuestions:
     def __init__(self, parts: ApiParts) -> None:
         self._registry, self._clock, self._calls = parts.registry, parts.clock, parts.calls("logs")
 
     def ask(self, group_id: int, address: str, run_id: int, created_ms: int, from_line: int) -> bool:
-        """Ask for lines of a log; return False if no live executor is there."""
         # the process that listens there gets a token, so it must be an executor that is registered now
         live = self._registry.live(group_id, self._clock.now_ms())
         executor = next((one for one in live if one.address == address), None)
@@ -177,12 +137,10 @@ class SiteLogQuestions:
         return True
 
     def poll(self, timeout_ms: int) -> list[LogAnswer]:
-        """Wait for answers at most so long, and return those that came."""
         return [_log_answer(found) for found in self._calls.poll(timeout_ms)]
 
     def close(self) -> None:
-        """Close all connections."""
-        self._calls.close()
+        self._calls.client.close()
 
 
 def _log_answer(found: Answered) -> LogAnswer:
@@ -197,83 +155,56 @@ def _log_answer(found: Answered) -> LogAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class SiteJobs:
-    """Jobs and runs, changed as the caller that is being answered."""
-
+class _SiteJobs:
     _parts: ApiParts
 
     def get(self, job_id: int) -> dict[str, Any]:
-        """Return a job."""
         return self._view(self._need(Permission.READ, job_id))
 
     def find(self, group_id: int, name: str) -> dict[str, Any] | None:
-        """Return the job of a group with this name."""
         current_actor().need(Permission.READ, group_id, "group", group_id)
         with self._parts.db.read() as conn:
             found = page_jobs(conn, JobFilter(group_id=group_id, name=name), after_id=0, limit=1).jobs
         return self._view(found[0]) if found else None
 
     def create(
-        self,
-        values: Mapping[str, object],
-        *,
-        unique: bool = True,
-        author: str | None = None,
-        remark: str | None = None,
+        self, values: Mapping[str, object], *, unique: bool = True, author: str | None = None, remark: str | None = None
     ) -> dict[str, Any]:
-        """Create a job."""
-        body = read_fields(JobCreate, dict(values))
-        fields = fields_in(body)
-        enabled = fields.pop("enabled")
-        source = new_source(fields.pop("glue_source"), author or current_actor().name, remark or "")
-        check_calendars(self._parts.calendars, fields)
-        with naming("group_id", "group"), naming_schedule_fields():
-            cron.zone(body.timezone)
-            job = self._parts.jobs.create(fields, enabled=enabled, source=source, unique=unique)
-        return self._view(job)
+        body, parts = read_fields(JobCreate, dict(values)), self._parts
+        return self._view(create_job(parts.jobs, parts.calendars, body, unique=unique, author=author, remark=remark))
 
     def change(
         self, job_id: int, values: Mapping[str, object], *, revision: int | None = None, unique: bool = True
     ) -> dict[str, Any]:
-        """Change a job."""
         fields = fields_in(read_fields(JobChange, dict(values)))
         fields.pop("revision", None)
         if not fields:
             raise FieldError("body", "must change at least one field")
-        source = new_source(fields.pop("glue_source", None), current_actor().name)
-        check_calendars(self._parts.calendars, fields)
-        with naming("group_id", "group"), naming_schedule_fields():
-            job = self._parts.jobs.edit(job_id, fields, revision=revision, source=source, unique=unique)
-        return self._view(job)
+        parts = self._parts
+        return self._view(change_job(parts.jobs, parts.calendars, job_id, fields, revision, unique=unique))
 
     def restore(self, job_id: int, revision: int, *, seen: int | None = None) -> dict[str, Any]:
-        """Change a job to be as it was at a revision."""
         with naming_schedule_fields():
             return self._view(self._parts.jobs.restore(job_id, revision, revision=seen))
 
     def start(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
-        """Let a job fire."""
         self._need(Permission.RUN, job_id)
         with naming_schedule_fields():
             return self._view(self._parts.jobs.start(job_id, revision=revision))
 
     def stop(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
-        """Let a job fire no more."""
         self._need(Permission.RUN, job_id)
         return self._view(self._parts.jobs.stop(job_id, revision=revision))
 
     def delete(self, job_id: int) -> None:
-        """Delete a job."""
         self._need(Permission.EDIT, job_id)
         self._parts.jobs.delete(job_id)
 
     def run(self, job_id: int, *, param: str | None = None, addresses: Sequence[str] = ()) -> dict[str, Any]:
-        """Plan a run that is due now."""
         self._need(Permission.RUN, job_id)
         return self._run_view(self._parts.run_now.run(job_id, param=param, addresses=addresses))
 
     def open_runs(self, job_id: int) -> list[dict[str, Any]]:
-        """Return the runs of a job that have not ended."""
         self._need(Permission.READ, job_id)
         wanted = RunFilter(job_id=job_id, states=OPEN_STATES)
         with self._parts.db.read() as conn:
@@ -281,11 +212,9 @@ class SiteJobs:
             return [_plain(view) for view in run_views(conn, found)]
 
     def kill(self, run_id: int) -> dict[str, Any]:
-        """End a run, or begin to."""
         return self._run_view(self._parts.killer.kill(run_id))
 
     def group_id(self, app_name: str) -> int | None:
-        """Return the id of a group."""
         with self._parts.db.read() as conn:
             found = executors.find_group(conn, app_name)
         return None if found is None else found.id

@@ -117,14 +117,8 @@ TokenPage = page_of("TokenPage", TokenView, "tokens", key=str)
 SecretPage = page_of("SecretPage", SecretView, "secrets", key=str)
 
 
-def read_grants(
-    role: Role | None, script: bool, groups: tuple[GroupRole, ...] | list[GroupRoleView]
-) -> Grants:
-    """Return grants as they were sent.
-
-    Raises:
-        FieldError: A group is named twice.
-    """
+def read_grants(role: Role | None, script: bool, groups: tuple[GroupRole, ...] | list[GroupRoleView]) -> Grants:
+    """Return grants as they were sent; raises FieldError if a group is named twice."""
     found: dict[int, Grant] = {}
     for item in groups:
         if item.group_id in found:

@@ -18,17 +18,13 @@ from msgspec import UNSET, Struct, UnsetType
 S = TypeVar("S", bound=Struct)
 
 
-def fields_of(
-    record: type, *names: str, without: Collection[str] = (), **types: Any
-) -> Callable[[type[S]], type[S]]:
+def fields_of(record: type, *names: str, without: Collection[str] = (), **types: Any) -> Callable[[type[S]], type[S]]:
     """Return a decorator that puts fields of a record before a view's own, with the record's types or other ``types``.
 
     The names are in order, several in a text; without any, all fields are shown but those ``without``.
     """
     hints = {**get_type_hints(record, include_extras=True), **types}
-    return _beginning_with(
-        [(name, hints[name]) for name in " ".join(names).split() or hints if name not in without]
-    )
+    return _beginning_with([(name, hints[name]) for name in " ".join(names).split() or hints if name not in without])
 
 
 def changes_to(
@@ -63,16 +59,11 @@ def _beginning_with(fields: list[Any]) -> Callable[[type[S]], type[S]]:
         own = msgspec.structs.fields(kind)
         made = msgspec.defstruct(
             kind.__name__,
-            [
-                *fields,
-                *((field.name, field.type, *(() if field.required else (field.default,))) for field in own),
-            ],
+            [*fields, *((field.name, field.type, *(() if field.required else (field.default,))) for field in own)],
             bases=kind.__bases__,
             module=kind.__module__,
             # what it says of itself to the OpenAPI document
-            namespace={
-                name: value for name, value in vars(kind).items() if name == "__doc__" or name.isupper()
-            },
+            namespace={name: value for name, value in vars(kind).items() if name == "__doc__" or name.isupper()},
             frozen=True,
             kw_only=True,
         )

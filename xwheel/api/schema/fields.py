@@ -13,19 +13,14 @@ from xwheel.model import MAX_ID, RunState
 from xwheel.model.jobs import MAX_PARAM_BYTES, MAX_SOURCE_BYTES
 from xwheel.model.runs import MAX_ADDRESSES_LENGTH
 
-MAX_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999."""
-
+MAX_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 DAY_MS: Final = 86_400_000
 YEAR_S: Final = 31_536_000
 MAX_PAGE: Final = 1000
 MAX_BULK: Final = 1000
 MAX_CHILDREN: Final = 100
-MAX_RECENT: Final = 100
 MAX_ADDRESSES: Final = 32
-MAX_ENTERED: Final = 100
-"""Addresses that people enter for one group."""
-
+MAX_ENTERED: Final = 100  # addresses that people enter for one group
 MAX_NAMES_LENGTH: Final = 960
 """Characters of all names of a list together; with quotes and commas they fit their column of 1024."""
 
@@ -85,22 +80,15 @@ Networks = Annotated[
 ExpiresIn = Annotated[int, Meta(ge=0, le=YEAR_S)]
 Wait = Annotated[int, Meta(ge=0, le=604_800)]
 Jitter = Annotated[int, Meta(ge=0, le=DAY_MS)]
-CalendarNames = Annotated[
-    tuple[PlainName, ...], Meta(max_length=16, extra={"max_characters": MAX_NAMES_LENGTH})
-]
+CalendarNames = Annotated[tuple[PlainName, ...], Meta(max_length=16, extra={"max_characters": MAX_NAMES_LENGTH})]
 GlueTypes = Annotated[tuple[PlainName, ...], Meta(max_length=16, extra={"max_characters": MAX_NAMES_LENGTH})]
-Address = Annotated[
-    str, Meta(min_length=1, max_length=255, pattern=_BLANK_FREE, extra={"hint": "without blanks"})
-]
+Address = Annotated[str, Meta(min_length=1, max_length=255, pattern=_BLANK_FREE, extra={"hint": "without blanks"})]
 Addresses = Annotated[
     tuple[Address, ...], Meta(max_length=MAX_ADDRESSES, extra={"max_characters": MAX_ADDRESSES_LENGTH})
 ]
 Delay = Annotated[int, Meta(ge=0, le=366 * DAY_MS)]
 Instant = Annotated[
-    str,
-    Meta(
-        min_length=10, max_length=40, extra={"hint": "ISO 8601 with an offset, such as 2026-11-23T18:00:00Z"}
-    ),
+    str, Meta(min_length=10, max_length=40, extra={"hint": "ISO 8601 with an offset, such as 2026-11-23T18:00:00Z"})
 ]
 Ids = Annotated[tuple[Id, ...], Meta(min_length=1, max_length=MAX_BULK)]
 RunStates = Annotated[tuple[RunState, ...], Meta(max_length=len(RunState))]
@@ -114,8 +102,5 @@ SearchedName = Annotated[str, Meta(min_length=1, max_length=128)]
 Duration = Annotated[int, Meta(ge=0, le=YEAR_S * 1000)]
 Line = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 RunCursor = Annotated[
-    str,
-    Meta(
-        min_length=3, max_length=33, pattern=r"\A[0-9]{1,16}-[0-9]{1,16}\Z", extra={"hint": "a value of next"}
-    ),
+    str, Meta(min_length=3, max_length=33, pattern=r"\A[0-9]{1,16}-[0-9]{1,16}\Z", extra={"hint": "a value of next"})
 ]

@@ -7,17 +7,9 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from xwheel import model
 from xwheel.api.schema import fields
 from xwheel.api.schema.derived import changes_to
-from xwheel.model import (
-    BlockScope,
-    BlockStrategy,
-    DeliveryPolicy,
-    JoinMode,
-    MisfirePolicy,
-    Origin,
-    RetryBackoff,
-)
 
 
 class Input(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,25 +57,25 @@ class JobCreate(Input, frozen=True, kw_only=True):
     anchor_ms: fields.Time | None = None
     start_ms: fields.Time | None = None
     end_ms: fields.Time | None = None
-    misfire_policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
+    misfire_policy: model.MisfirePolicy = model.MisfirePolicy.FIRE_ONCE
     misfire_threshold_ms: fields.MisfireThreshold | None = None
     route_strategy: fields.PluginName = "FIRST"
     route_options: fields.RouteOptions = ""
-    block_strategy: BlockStrategy = BlockStrategy.SERIAL_EXECUTION
-    block_scope: BlockScope = BlockScope.EXECUTOR
+    block_strategy: model.BlockStrategy = model.BlockStrategy.SERIAL_EXECUTION
+    block_scope: model.BlockScope = model.BlockScope.EXECUTOR
     glue_type: fields.PluginName = "BEAN"
     handler: fields.Handler = ""
     param: fields.Param = ""
     timeout_s: fields.Timeout = 0
     max_retries: fields.Retries = 0
-    retry_backoff: RetryBackoff = RetryBackoff.FIXED
+    retry_backoff: model.RetryBackoff = model.RetryBackoff.FIXED
     retry_delay_ms: fields.RetryDelay = 0
     retry_delays_ms: fields.RetryDelays = ()
     retry_max_delay_ms: fields.RetryDelay = 0
     retry_jitter_pct: fields.Percent = 0
-    delivery: DeliveryPolicy = DeliveryPolicy.AT_LEAST_ONCE
+    delivery: model.DeliveryPolicy = model.DeliveryPolicy.AT_LEAST_ONCE
     recover_lost: bool = False
-    join_mode: JoinMode = JoinMode.ANY
+    join_mode: model.JoinMode = model.JoinMode.ANY
     retention_days: fields.Retention = 0
     log_retention_days: fields.Retention = 0
     wait_for_executor_s: fields.Wait = 0
@@ -171,10 +163,9 @@ class Bulk(Input, frozen=True, kw_only=True):
     ids: fields.Ids
 
 
-class BulkRun(Input, frozen=True, kw_only=True):
+class BulkRun(Bulk, frozen=True, kw_only=True):
     """Which jobs shall run once, with what, and when; null for each job's own parameter, and for at once."""
 
-    ids: fields.Ids
     param: fields.Param | None = None
     delay_ms: fields.Delay | None = None
     at: fields.Instant | None = None
@@ -249,7 +240,7 @@ class RunSearch(Input, frozen=True, kw_only=True):
     to_ms: fields.Time | None = None
     root_id: fields.Id | None = None
     chain_id: fields.Id | None = None
-    origin: Origin | None = None
+    origin: model.Origin | None = None
     address: fields.Address | None = None
     job_name: fields.Name | None = None
     message: fields.Searched | None = None
@@ -260,20 +251,6 @@ class RunQuery(RunSearch, frozen=True, kw_only=True):
     """Which runs, and which page of them."""
 
     after: fields.RunCursor | None = None
-    limit: fields.PageSize = 50
-
-
-class RecentQuery(Input, frozen=True, kw_only=True):
-    """Of which jobs."""
-
-    job_id: Annotated[tuple[fields.Id, ...], Meta(min_length=1, max_length=fields.MAX_RECENT)]
-
-
-class UpcomingQuery(Input, frozen=True, kw_only=True):
-    """How many of the next fires, until when, of which group."""
-
-    until_ms: fields.Time | None = None
-    group_id: fields.Id | None = None
     limit: fields.PageSize = 50
 
 

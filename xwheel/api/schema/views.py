@@ -9,10 +9,11 @@ from msgspec import Meta, Struct
 from xwheel.api.http.errors import Problem
 from xwheel.api.schema.derived import fields_of, page_of
 from xwheel.api.schema.messages import JobCreate
-from xwheel.model import ExecutorGroup, GlueVersion, Job, RegisteredExecutor, Run
+from xwheel.model import ChildLink, ExecutorGroup, GlueVersion, Job, RegisteredExecutor, Run
 from xwheel.model.jobs import ScheduleState
 from xwheel.model.reasons import SENTENCES
 from xwheel.plugin.job_owners import DeclaredView
+from xwheel.plugin.run_logs import LogText
 
 
 class AddressView(Struct, frozen=True, kw_only=True):
@@ -35,9 +36,7 @@ class GroupView(Struct, frozen=True, kw_only=True):
 
 
 @fields_of(
-    RegisteredExecutor,
-    without=("registered_as", "secret_id", "earlier_secret_id", "by_hand"),
-    labels=dict[str, str],
+    RegisteredExecutor, without=("registered_as", "secret_id", "earlier_secret_id", "by_hand"), labels=dict[str, str]
 )
 class ExecutorView(Struct, frozen=True, kw_only=True):
     """A live executor as clients see it; ``source`` is ``registered``, or ``by_hand`` for an entered address."""
@@ -109,39 +108,11 @@ class RunPage(Struct, frozen=True, kw_only=True):
     looked_ms: int | None = None
 
 
-@fields_of(Run, "id state due_ms accepted_ms finished_ms")
-class RecentRun(Struct, frozen=True, kw_only=True):
-    """A run in short."""
-
-
-class RecentItem(Struct, frozen=True, kw_only=True):
-    """The last runs of a job, newest first."""
-
-    job_id: int
-    runs: list[RecentRun]
-
-
-class RecentView(Struct, frozen=True, kw_only=True):
-    """The last runs of jobs; those that the caller may not read are missing, as are those that do not exist."""
-
-    items: list[RecentItem]
-
-
+@fields_of(LogText)
 class LogView(Struct, frozen=True, kw_only=True):
-    """A piece of a run's log; ask again from ``next_line`` until ``is_end``.
-
-    Attributes:
-        place: Where it was read: ``store``, ``executor``, or empty if there was nothing to read.
-        note: Why lines may be missing, or empty.
-    """
+    """A piece of a run's log; ask again from ``next_line`` until ``is_end``."""
 
     run_id: int
-    from_line: int
-    next_line: int
-    content: str
-    is_end: bool
-    place: str = ""
-    note: str = ""
 
 
 class DueView(Struct, frozen=True, kw_only=True):
@@ -165,28 +136,10 @@ class PreviewView(Struct, frozen=True, kw_only=True):
     description: WordsView | None
 
 
-class UpcomingItem(Struct, frozen=True, kw_only=True):
-    """The next fire of a job."""
-
-    job_id: int
-    job_name: str
-    app_name: str
-    group_id: int
-    due_ms: int
-
-
 class PauseView(Struct, frozen=True, kw_only=True):
     """Since when no schedule fires, or null while schedules fire."""
 
     paused_since_ms: int | None
-
-
-class CalendarView(Struct, frozen=True, kw_only=True):
-    """A calendar as its author wrote it."""
-
-    name: str
-    definition: dict[str, object]
-    updated_ms: int
 
 
 class CalendarItem(Struct, frozen=True, kw_only=True):
@@ -196,11 +149,15 @@ class CalendarItem(Struct, frozen=True, kw_only=True):
     updated_ms: int
 
 
+class CalendarView(CalendarItem, frozen=True, kw_only=True):
+    """A calendar as its author wrote it."""
+
+    definition: dict[str, object]
+
+
+@fields_of(ChildLink, "child_id param")
 class ChildItem(Struct, frozen=True, kw_only=True):
     """A job that runs after another, and the template of its parameter; null for its own."""
-
-    child_id: int
-    param: str | None
 
 
 class FamilyView(Struct, frozen=True, kw_only=True):
@@ -227,26 +184,11 @@ class BulkView(Struct, frozen=True, kw_only=True):
     failed: int
 
 
-UpcomingPage = page_of("UpcomingPage", UpcomingItem, "next fires, of which there is no more than one")
 GroupPage = page_of("GroupPage", GroupView, "groups")
 ExecutorPage = page_of("ExecutorPage", ExecutorView, "executors")
 JobPage = page_of("JobPage", JobView, "jobs, which may be short or empty")
 GluePage = page_of("GluePage", GlueItem, "versions, newest first")
 CalendarPage = page_of("CalendarPage", CalendarItem, "calendars", key=str)
-
-
-class PageModuleView(Struct, frozen=True, kw_only=True):
-    """An ES module that adds pages, tiles or actions to the console; ``module`` is below the console's address."""
-
-    name: str
-    module: str
-
-
-class ManifestView(Struct, frozen=True, kw_only=True):
-    """What plugins add to the console, and the version of the node."""
-
-    version: str
-    items: list[PageModuleView]
 
 
 class NodeView(Struct, frozen=True, kw_only=True):

@@ -48,12 +48,7 @@ class CalendarResource(Resource):
     @Operation({200: CalendarView}, problems=("not-found", "invalid-field"))
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Return a calendar."""
-        name = named(name)
-        with self.db.read() as conn:
-            view = _find(conn, name)
-        if view is None:
-            raise NotFoundError("calendar", name)
-        reply(resp, view)
+        reply(resp, self._get(named(name)))
 
     @Operation({200: CalendarView, 201: CalendarView}, body=dict, problems=("not-found",))
     def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
@@ -64,10 +59,7 @@ class CalendarResource(Resource):
             is_new = _find(conn, name) is None
         with _naming_the_body():
             self.schedules.save_calendar(name, definition)
-        with self.db.read() as conn:
-            view = _find(conn, name)
-        if view is None:  # deleted meanwhile
-            raise NotFoundError("calendar", name)
+        view = self._get(name)  # it may be deleted meanwhile
         if is_new:
             resp.location = f"/api/v1/calendars/{name}"
         reply(resp, view, 201 if is_new else 200)
@@ -77,6 +69,13 @@ class CalendarResource(Resource):
         """Delete a calendar that no job uses."""
         self.schedules.delete_calendar(named(name))
         resp.status = 204
+
+    def _get(self, name: str) -> CalendarView:
+        with self.db.read() as conn:
+            view = _find(conn, name)
+        if view is None:
+            raise NotFoundError("calendar", name)
+        return view
 
 
 def _find(conn: Connection, name: str) -> CalendarView | None:

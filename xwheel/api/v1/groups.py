@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 import falcon
@@ -32,17 +32,6 @@ class ShowsGroups(Resource):
     plugins: Plugins
     registry: ExecutorRegistry
 
-    def record(
-        self,
-        conn: Connection,
-        action: str,
-        group_id: int,
-        before: Mapping[str, object] | None,
-        after: Mapping[str, object] | None,
-    ) -> None:
-        """Record in the audit what is done to a group."""
-        self.audit.record(conn, action, "group", group_id, group_id=group_id, before=before, after=after)
-
     def views(self, conn: Connection, groups: Sequence[ExecutorGroup]) -> dict[int, GroupView]:
         """Return what clients see of groups, by id."""
         names = {item.id: item.name for item in executor_secrets.list_secrets(conn)}
@@ -61,9 +50,8 @@ class ShowsGroups(Resource):
     def wanted(self, conn: Connection, group_id: int, addresses: Sequence[AddressInput]) -> dict[str, int]:
         """Return the secret's id of each address as the registry spells it.
 
-        Raises:
-            FieldError: An address cannot be an executor's, stands there twice, names no live secret of the group, or is
-                added with one while an executor of another group has it.
+        Raises FieldError for an address that cannot be an executor's, stands there twice, names no live secret of the
+        group, or is added with one while an executor of another group has it.
         """
         now_ms = self.clock.now_ms()
         known = {
@@ -108,11 +96,7 @@ class Groups(ShowsGroups):
         query = take_query(req, GroupQuery)
         with self.db.read() as conn:
             found = executors.list_groups(
-                conn,
-                prefix=query.app_name or "",
-                after_id=query.after,
-                limit=query.limit + 1,
-                groups=readable_groups(),
+                conn, prefix=query.app_name or "", after_id=query.after, limit=query.limit + 1, groups=readable_groups()
             )
             views = self.views(conn, found)
         reply_page(resp, GroupPage, lambda group: views[group.id], found, query.limit)
@@ -134,7 +118,8 @@ class Groups(ShowsGroups):
             )
             if body.addresses:
                 executors.replace_addresses(conn, group.id, self.wanted(conn, group.id, body.addresses))
-            self.record(conn, "group.create", group.id, None, _shown(conn, group, True))
+            after = _shown(conn, group, True)
+            self.audit.record(conn, "group.create", "group", group.id, group_id=group.id, after=after)
             return group.id, self.views(conn, [group])[group.id]
 
         group_id, view = self.db.transaction(work)
@@ -164,16 +149,17 @@ class Group(ShowsGroups):
         wanted: dict[str, int] = {}
 
         def work(conn: Connection) -> GroupView:
+            group = executors.get_group(conn, group_id, lock=True)
             if "glue_types" in changes:
-                self._keep_used(conn, group_id, changes["glue_types"])
-            before = _shown(conn, executors.get_group(conn, group_id, lock=True), addresses is not None)
+                self._keep_used(conn, group, changes["glue_types"])
+            before = _shown(conn, group, addresses is not None)
             group = executors.update_group(conn, group_id, changes, now_ms)
             if addresses is not None:
                 wanted.clear()  # this may be done twice
                 wanted.update(self.wanted(conn, group_id, addresses))
                 executors.replace_addresses(conn, group_id, wanted)
             after = _shown(conn, group, addresses is not None)
-            self.record(conn, "group.edit", group_id, before, after)
+            self.audit.record(conn, "group.edit", "group", group_id, group_id=group_id, before=before, after=after)
             return self.views(conn, [group])[group.id]
 
         view = self.db.transaction(work)
@@ -181,15 +167,10 @@ class Group(ShowsGroups):
             self.registry.follow_entered(group_id, wanted)
         reply(resp, view)
 
-    def _keep_used(self, conn: Connection, group_id: int, names: Collection[str]) -> None:
-        """Refuse to take glue types away that jobs of the group have.
-
-        Raises:
-            ConflictError: One has one of them, which no plugin has either.
-        """
-        group = executors.get_group(conn, group_id, lock=True)
+    def _keep_used(self, conn: Connection, group: ExecutorGroup, names: Collection[str]) -> None:
+        """Raise ConflictError if glue types are taken away that jobs of the group, and no plugin, have."""
         gone = set(group.glue_types) - set(names) - set(self.plugins.glue_types)
-        user = jobs.find_glue_user(conn, group_id, gone) if gone else None
+        user = jobs.find_glue_user(conn, group.id, gone) if gone else None
         if user is not None:
             raise ConflictError(
                 f"job {user.id} ({user.name}) of this group is {user.glue_type}: delete it first, or give it another "
@@ -202,7 +183,7 @@ class Group(ShowsGroups):
 
         def work(conn: Connection) -> None:
             before = _shown(conn, executors.get_group(conn, group_id, lock=True), True)
-            self.record(conn, "group.delete", group_id, before, None)
+            self.audit.record(conn, "group.delete", "group", group_id, group_id=group_id, before=before)
             executors.delete_group(conn, group_id)
             plugin_rows.delete_of_group(conn, self.plugins.tables, group_id)
 
@@ -259,11 +240,7 @@ def _shown(conn: Connection, group: ExecutorGroup, has_addresses: bool) -> dict[
 
 
 def _glue_types(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, each once.
-
-    Raises:
-        FieldError: A job of one of them names a handler, and has no source.
-    """
+    """Return the names, each once; raises FieldError for the one whose jobs name a handler, and have no source."""
     if "BEAN" in names:
         raise FieldError("glue_types", "BEAN needs no list: a job of it names a handler, and has no source")
     return tuple(dict.fromkeys(names))

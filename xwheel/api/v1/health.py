@@ -55,7 +55,6 @@ class Health(Resource):
         _answer(resp, report, self._missing(report))
 
     def _missing(self, report: HealthReport) -> list[str]:
-        """Return what the node lacks to work."""
         return ([] if report.holds_leases else ["leases"]) + self._ask_database()
 
     def _ask_database(self) -> list[str]:

@@ -4,43 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import falcon
-import msgspec
 
 from xwheel import cron
 from xwheel.api.http.body import InputError, fields_in, take_body, take_changes, take_query
-from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
+from xwheel.api.http.csv_file import MEDIA, reply_csv
 from xwheel.api.http.errors import problem_of
 from xwheel.api.http.headers import KEY_HEADER, MATCH_HEADER, idempotency_key, wanted_revision
 from xwheel.api.http.resource import PlansRuns, Resource, naming, readable_groups, reply, view_of
-from xwheel.api.schema.messages import (
-    Bulk,
-    BulkRun,
-    ChildrenChange,
-    JobChange,
-    JobCopy,
-    JobCreate,
-    JobQuery,
-    JobRevision,
-    JobSearch,
-    JobSort,
-    RecentQuery,
-    RunRequest,
-)
-from xwheel.api.schema.views import (
-    BulkItem,
-    BulkView,
-    ChildItem,
-    FamilyView,
-    JobPage,
-    JobView,
-    RecentItem,
-    RecentRun,
-    RecentView,
-    RunView,
-)
+from xwheel.api.schema import messages, views
 from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
 from xwheel.errors import FieldError, ForbiddenError, HiddenError, WireError, XwheelError
 from xwheel.model import ChildLink, NewSource
@@ -57,19 +31,15 @@ from xwheel.scheduler.runs.run_now import AT_ONCE, When, read_when
 from xwheel.scheduler.timetable import CalendarCache
 from xwheel.storage import jobs, scripts
 from xwheel.storage.jobs import JobFilter, page_jobs
-from xwheel.storage.last_and_next import list_last_runs, list_next_jobs
+from xwheel.storage.next_fires import list_next_jobs
 from xwheel.wire import contract
 
 COPY_SUFFIX: Final = " (copy)"
-LAST: Final = 20
-"""Runs of each job that are shown as its last ones."""
-
 MAX_NAME: Final = 128
 
-
 _SWITCHES: Final = Operation(
-    {200: JobView},
-    body=JobRevision,
+    {200: views.JobView},
+    body=messages.JobRevision,
     is_body_optional=True,
     headers=(MATCH_HEADER,),
     problems=("not-found", "conflict"),
@@ -82,87 +52,60 @@ class ShowsJobs(Resource):
     owners: JobOwners
     jobs: JobManager
 
-    def views(self, found: Sequence[JobRecord]) -> list[JobView]:
+    def shown(self, found: Sequence[JobRecord]) -> list[views.JobView]:
         """Return what clients see of jobs; not for transactions."""
         return job_views(self.owners, found, self.clock.now_ms())
 
     def reply_job(self, resp: falcon.Response, job: JobRecord, status: int = 200) -> None:
         """Make a job the response, its revision as the entity tag."""
         resp.etag = str(job.revision)
-        (view,) = self.views([job])
+        (view,) = self.shown([job])
         reply(resp, view, status)
 
 
 class Jobs(ShowsJobs):
-    """``/jobs``, also as a file, and how jobs ran lately."""
+    """``/jobs``, also as a file."""
 
     calendars: CalendarCache
 
-    @Operation({200: JobPage}, query=JobQuery)
+    @Operation({200: views.JobPage}, query=messages.JobQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List jobs by id, or those that fire again, soonest first."""
-        query = take_query(req, JobQuery)
-        if query.sort is JobSort.NEXT_FIRE:
+        query = take_query(req, messages.JobQuery)
+        if query.sort is messages.JobSort.NEXT_FIRE:
             self._reply_next(resp, query)
             return
         items, following = self._page(query, query.after, query.limit)
-        reply(resp, JobPage(items=items, next=following))
+        reply(resp, views.JobPage(items=items, next=following))
 
-    @Operation({200: None}, query=JobSearch, media=MEDIA)
+    @Operation({200: None}, query=messages.JobSearch, media=MEDIA)
     def on_get_csv(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Return jobs as a CSV file, by id, 10,000 at most."""
-        query = take_query(req, JobSearch)
-        reply_csv(resp, "jobs", JobView, lambda after, limit: CsvPage(*self._page(query, after or 0, limit)))
+        query = take_query(req, messages.JobSearch)
+        reply_csv(resp, "jobs", views.JobView, lambda after, limit: self._page(query, after or 0, limit))
 
-    @Operation({200: RecentView}, query=RecentQuery)
-    def on_get_recent(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Return the last runs of jobs, 20 of each at most, newest first."""
-        wanted, groups = take_query(req, RecentQuery).job_id, readable_groups()
-        with self.db.read() as conn:
-            known = jobs.find_names(conn, set(wanted), groups)
-            found = list_last_runs(conn, known, LAST)
-        items = [
-            RecentItem(
-                job_id=job_id,
-                runs=[
-                    msgspec.convert(run._asdict(), RecentRun)
-                    for run in found.get(job_id, ())
-                    if groups is None or run.group_id in groups
-                ],
-            )
-            for job_id in dict.fromkeys(wanted)
-            if job_id in known
-        ]
-        reply(resp, RecentView(items=items))
-
-    def _reply_next(self, resp: falcon.Response, query: JobQuery) -> None:
+    def _reply_next(self, resp: falcon.Response, query: messages.JobQuery) -> None:
         if query.after:
             raise InputError("after", "there is one page of jobs by their next fire: ask for more with limit")
         with self.db.read() as conn:
             found = list_next_jobs(conn, _filter_of(query), query.limit)
-        reply(resp, JobPage(items=self.views(found), next=None))
+        reply(resp, views.JobPage(items=self.shown(found), next=None))
 
-    def _page(self, query: JobSearch, after_id: int, limit: int) -> tuple[list[JobView], int | None]:
+    def _page(self, query: messages.JobSearch, after_id: int, limit: int) -> tuple[list[views.JobView], int | None]:
         with self.db.read() as conn:
             page = page_jobs(conn, _filter_of(query), after_id=after_id, limit=limit)
-        return self.views(page.jobs), page.next
+        return self.shown(page.jobs), page.next
 
-    @Operation({201: JobView}, body=JobCreate, problems=("name-taken",))
+    @Operation({201: views.JobView}, body=messages.JobCreate, problems=("name-taken",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a job."""
-        body = take_body(req, JobCreate, self._limit)
-        values = fields_in(body)
-        enabled = values.pop("enabled")
-        source = new_source(values.pop("glue_source"), current_actor().name)
-        check_calendars(self.calendars, values)
-        with naming("group_id", "group"), naming_schedule_fields():
-            cron.zone(body.timezone)
-            job = self.jobs.create(values, enabled=enabled, source=source, unique=True)
+        body = take_body(req, messages.JobCreate, self._limit)
+        job = create_job(self.jobs, self.calendars, body)
         resp.location = f"/api/v1/jobs/{job.id}"
         self.reply_job(resp, job, 201)
 
 
-def _filter_of(query: JobSearch) -> JobFilter:
+def _filter_of(query: messages.JobSearch) -> JobFilter:
     given = {name: getattr(query, name) for name in JobFilter._fields if name != "groups"}
     return JobFilter(**given, groups=readable_groups())
 
@@ -173,7 +116,7 @@ class JobResource(ShowsJobs, PlansRuns):
     calendars: CalendarCache
     registry: ExecutorRegistry
 
-    @Operation({200: JobView}, problems=("not-found",))
+    @Operation({200: views.JobView}, problems=("not-found",))
     def on_get(self, _req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Return a job."""
         with self.db.read() as conn:
@@ -181,22 +124,16 @@ class JobResource(ShowsJobs, PlansRuns):
         self.reply_job(resp, job)
 
     @Operation(
-        {200: JobView},
-        body=JobChange,
+        {200: views.JobView},
+        body=messages.JobChange,
         headers=(MATCH_HEADER,),
         problems=("not-found", "conflict", "name-taken", "owned-by-code"),
     )
     def on_patch(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Change fields of a job."""
-        changes = take_changes(req, JobChange, self._limit)
+        changes = take_changes(req, messages.JobChange, self._limit)
         revision = wanted_revision(req, changes.pop("revision", None))
-        source = new_source(changes.pop("glue_source", None), current_actor().name)
-        check_calendars(self.calendars, changes)
-        with naming_schedule_fields():
-            if "timezone" in changes:
-                cron.zone(changes["timezone"])
-            job = self.jobs.edit(job_id, changes, revision=revision, source=source, unique=True)
-        self.reply_job(resp, job)
+        self.reply_job(resp, change_job(self.jobs, self.calendars, job_id, changes, revision))
 
     @Operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict", "owned-by-code"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
@@ -207,7 +144,7 @@ class JobResource(ShowsJobs, PlansRuns):
     @_SWITCHES
     def on_post_start(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Let a job fire; nothing changes if it does already."""
-        body = take_body(req, JobRevision, self._limit, optional=True)
+        body = take_body(req, messages.JobRevision, self._limit, optional=True)
         with naming_schedule_fields():
             job = self.jobs.start(job_id, revision=wanted_revision(req, body.revision))
         self.reply_job(resp, job)
@@ -215,13 +152,13 @@ class JobResource(ShowsJobs, PlansRuns):
     @_SWITCHES
     def on_post_stop(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Stop a job and cancel its planned fires and retries; what was sent goes on."""
-        body = take_body(req, JobRevision, self._limit, optional=True)
+        body = take_body(req, messages.JobRevision, self._limit, optional=True)
         self.reply_job(resp, self.jobs.stop(job_id, revision=wanted_revision(req, body.revision)))
 
-    @Operation({201: JobView}, body=JobCopy, is_body_optional=True, problems=("not-found", "name-taken"))
+    @Operation({201: views.JobView}, body=messages.JobCopy, is_body_optional=True, problems=("not-found", "name-taken"))
     def on_post_copy(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Make a stopped job with the same definition and source; its children and parents are not copied."""
-        body = take_body(req, JobCopy, self._limit, optional=True)
+        body = take_body(req, messages.JobCopy, self._limit, optional=True)
         source = None
         with self.db.read() as conn:
             known = jobs.get_job(conn, job_id)
@@ -230,7 +167,7 @@ class JobResource(ShowsJobs, PlansRuns):
                 source = new_source(text, current_actor().name, f"copied from job {job_id}")
         values = {
             name: getattr(known, name)
-            for name in JobCreate.__struct_fields__
+            for name in messages.JobCreate.__struct_fields__
             if name not in {"enabled", "anchor_ms", "glue_source"}
         }
         values["name"] = body.name or known.name[: MAX_NAME - len(COPY_SUFFIX)] + COPY_SUFFIX
@@ -241,15 +178,15 @@ class JobResource(ShowsJobs, PlansRuns):
         self.reply_job(resp, job, 201)
 
     @Operation(
-        {201: RunView},
-        body=RunRequest,
+        {201: views.RunView},
+        body=messages.RunRequest,
         is_body_optional=True,
         headers=(KEY_HEADER,),
         problems=("not-found", "conflict"),
     )
     def on_post_run(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Plan a run that is due at once or later, whether the job is started or not."""
-        body = take_body(req, RunRequest, self._limit, optional=True)
+        body = take_body(req, messages.RunRequest, self._limit, optional=True)
         key = idempotency_key(req)
         if body.address is not None and body.addresses:
             raise FieldError("addresses", "says what address says: give one of them")
@@ -259,11 +196,9 @@ class JobResource(ShowsJobs, PlansRuns):
         self.plan_run(resp, job_id, key, body.param, addresses, read_when(body.delay_ms, body.at))
 
     def _registered(self, job_id: int, field: str, spelled: Sequence[str]) -> list[str]:
-        """Return addresses as the registry has them.
+        """Return addresses as the registry has them; raises FieldError for one of no live executor of the job's group.
 
-        Raises:
-            NotFoundError: The job does not exist.
-            FieldError: One is not that of a live executor of the job's group: a job's runs go nowhere else.
+        A job's runs go nowhere else. Raises NotFoundError if there is no such job.
         """
         with self.db.read() as conn:
             job = jobs.get_job(conn, job_id)
@@ -278,15 +213,52 @@ class JobResource(ShowsJobs, PlansRuns):
         return addresses
 
 
+def create_job(
+    manager: JobManager,
+    calendars: CalendarCache,
+    body: messages.JobCreate,
+    *,
+    unique: bool = True,
+    author: str | None = None,
+    remark: str | None = None,
+) -> JobRecord:
+    """Create a job as it was sent; what cannot be raises a FieldError that names a field of the body."""
+    values = fields_in(body)
+    enabled = values.pop("enabled")
+    source = new_source(values.pop("glue_source"), author or current_actor().name, remark or "")
+    check_calendars(calendars, values)
+    with naming("group_id", "group"), naming_schedule_fields():
+        cron.zone(body.timezone)
+        return manager.create(values, enabled=enabled, source=source, unique=unique)
+
+
+def change_job(
+    manager: JobManager,
+    calendars: CalendarCache,
+    job_id: int,
+    changes: dict[str, Any],
+    revision: int | None,
+    *,
+    unique: bool = True,
+) -> JobRecord:
+    """Change a job by fields of a :class:`JobChange`, only at this revision if one is given."""
+    source = new_source(changes.pop("glue_source", None), current_actor().name)
+    check_calendars(calendars, changes)
+    with naming_schedule_fields():
+        if "timezone" in changes:
+            cron.zone(changes["timezone"])
+        return manager.edit(job_id, changes, revision=revision, source=source, unique=unique)
+
+
 def new_source(text: str | None, author: str, remark: str = "") -> NewSource | None:
     """Return a source that comes with a job, or None."""
     return None if text is None else NewSource(source=text, author=author, remark=remark)
 
 
-def job_views(owners: JobOwners, found: Sequence[JobRecord], now_ms: int) -> list[JobView]:
+def job_views(owners: JobOwners, found: Sequence[JobRecord], now_ms: int) -> list[views.JobView]:
     """Return what clients see of jobs, with what code says of them; not for transactions."""
     said = owners.shown([job.id for job in found])
-    return [view_of(JobView, job, state=state_of(job, now_ms), declared=said.get(job.id)) for job in found]
+    return [view_of(views.JobView, job, state=state_of(job, now_ms), declared=said.get(job.id)) for job in found]
 
 
 DONE = {
@@ -303,25 +275,25 @@ class BulkJobs(Resource):
     audit: AuditTrail
     jobs: JobManager
 
-    @Operation({200: BulkView}, body=Bulk)
+    @Operation({200: views.BulkView}, body=messages.Bulk)
     def on_post_start(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Let many jobs fire."""
-        self._apply(resp, BulkAction.START, take_body(req, Bulk, self._limit).ids)
+        self._apply(resp, BulkAction.START, take_body(req, messages.Bulk, self._limit).ids)
 
-    @Operation({200: BulkView}, body=Bulk)
+    @Operation({200: views.BulkView}, body=messages.Bulk)
     def on_post_stop(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Stop many jobs."""
-        self._apply(resp, BulkAction.STOP, take_body(req, Bulk, self._limit).ids)
+        self._apply(resp, BulkAction.STOP, take_body(req, messages.Bulk, self._limit).ids)
 
-    @Operation({200: BulkView}, body=Bulk)
+    @Operation({200: views.BulkView}, body=messages.Bulk)
     def on_post_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Delete many jobs."""
-        self._apply(resp, BulkAction.DELETE, take_body(req, Bulk, self._limit).ids)
+        self._apply(resp, BulkAction.DELETE, take_body(req, messages.Bulk, self._limit).ids)
 
-    @Operation({200: BulkView}, body=BulkRun)
+    @Operation({200: views.BulkView}, body=messages.BulkRun)
     def on_post_run(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Plan one run of each of many jobs."""
-        body = take_body(req, BulkRun, self._limit)
+        body = take_body(req, messages.BulkRun, self._limit)
         self._apply(resp, BulkAction.RUN, body.ids, body.param, read_when(body.delay_ms, body.at))
 
     def _apply(
@@ -338,13 +310,13 @@ class BulkJobs(Resource):
             actor, path = current_actor(), f"/api/v1/jobs/bulk/{action}"
             self.audit.note_refused("api", actor, actor.address, f"POST {path}", path, str(refused[0]))
         items = [_item(result, DONE[action]) for result in results]
-        reply(resp, BulkView(items=items, failed=sum(item.problem is not None for item in items)))
+        reply(resp, views.BulkView(items=items, failed=sum(item.problem is not None for item in items)))
 
 
-def _item(result: BulkResult, done: HTTPStatus) -> BulkItem:
+def _item(result: BulkResult, done: HTTPStatus) -> views.BulkItem:
     problem = None if result.error is None else problem_of(_as_alone(result.error))
     status = done.value if problem is None else problem.status
-    return BulkItem(id=result.job_id, status=status, run_id=result.run_id, problem=problem)
+    return views.BulkItem(id=result.job_id, status=status, run_id=result.run_id, problem=problem)
 
 
 def _as_alone(error: XwheelError) -> XwheelError:
@@ -361,20 +333,21 @@ class Children(Resource):
 
     dependencies: DependencyManager
 
-    @Operation({200: FamilyView}, problems=("not-found",))
+    @Operation({200: views.FamilyView}, problems=("not-found",))
     def on_get(self, _req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Return which jobs run after a job, and after which ones it runs itself."""
         self._reply(resp, job_id)
 
     @Operation(
-        {200: FamilyView}, body=ChildrenChange, headers=(MATCH_HEADER,), problems=("not-found", "conflict")
+        {200: views.FamilyView},
+        body=messages.ChildrenChange,
+        headers=(MATCH_HEADER,),
+        problems=("not-found", "conflict"),
     )
     def on_put(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Replace the jobs that run after a job."""
-        body = take_body(req, ChildrenChange, self._limit)
-        links = [
-            ChildLink(parent_id=job_id, child_id=child.child_id, param=child.param) for child in body.children
-        ]
+        body = take_body(req, messages.ChildrenChange, self._limit)
+        links = [ChildLink(parent_id=job_id, child_id=child.child_id, param=child.param) for child in body.children]
         self.dependencies.set_children(job_id, links, revision=wanted_revision(req, body.revision))
         self._reply(resp, job_id)
 
@@ -390,8 +363,8 @@ class Children(Resource):
                 below = [link for link in below if link.child_id in seen]
                 above = [link for link in above if link.parent_id in seen]
         resp.etag = str(job.revision)
-        view = FamilyView(
-            children=[view_of(ChildItem, link) for link in below],
+        view = views.FamilyView(
+            children=[view_of(views.ChildItem, link) for link in below],
             parents=[link.parent_id for link in above],
             revision=job.revision,
         )

@@ -9,16 +9,17 @@ import falcon
 import msgspec
 
 from xwheel.api.http.resource import Resource, reply, view_of
-from xwheel.plugin.contracts import ReportsHealth
-from xwheel.plugin.discovery import Plugins
+from xwheel.api.schema.derived import fields_of
+from xwheel.plugin.contracts import PartHealth, ReportsHealth
+from xwheel.plugin.discovery import PluginOrigin, Plugins
 from xwheel.plugin.resources import Operation
 from xwheel.plugin.validation import reported_health
 from xwheel.scheduler.listeners import RunFeed
 
-HANGING_MS: Final = 60_000
-"""A listener that takes longer for one call counts as hanging."""
+HANGING_MS: Final = 60_000  # a listener that takes longer for one call counts as hanging
 
 
+@fields_of(PartHealth, "ok queued failures hanging")
 class PluginHealth(msgspec.Struct, frozen=True, kw_only=True):
     """How an alarm channel, a run listener or the log store that is used fares on this node.
 
@@ -26,10 +27,6 @@ class PluginHealth(msgspec.Struct, frozen=True, kw_only=True):
     counts calls that did not come back in time. ``dropped`` are changes that a listener was too slow for.
     """
 
-    ok: bool
-    queued: int
-    failures: int
-    hanging: int
     dropped: int
     last_ms: int | None
     last_answer: str
@@ -43,6 +40,7 @@ class RegisteredView(msgspec.Struct, frozen=True, kw_only=True):
     health: PluginHealth | None
 
 
+@fields_of(PluginOrigin, "name distribution version")
 class PluginView(msgspec.Struct, frozen=True, kw_only=True):
     """An installed plugin; secrets among its options are masked, and one that is disabled or broken registers nothing.
 
@@ -50,9 +48,6 @@ class PluginView(msgspec.Struct, frozen=True, kw_only=True):
     empty. A tolerated one that is not installed is not listed here, but in ``missing_plugins`` of the node's health.
     """
 
-    name: str
-    distribution: str
-    version: str
     module: str
     enabled: bool
     error: str
@@ -76,23 +71,8 @@ class PluginsResource(Resource):
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """List the plugins of this node by name."""
         health = self._health()
-        items = [
-            view_of(
-                PluginView,
-                info.origin,
-                module=info.origin.target,
-                enabled=info.enabled,
-                error=str(info.error or ""),
-                registers=[
-                    RegisteredView(kind=kind, name=name, health=health.get((kind, name)))
-                    for kind, names in info.registers.items()
-                    for name in names
-                ],
-                options=dict(info.options),
-            )
-            for info in self.plugins.installed
-        ]
-        reply(resp, PluginsView(items=items))
+        items = [info.shown(health) for info in self.plugins.installed]
+        reply(resp, msgspec.convert({"items": items}, PluginsView))
 
     def _health(self) -> Mapping[tuple[str, str], PluginHealth]:
         found = {

@@ -7,7 +7,7 @@ from typing import Final
 import falcon
 
 from xwheel.api.http.body import InputError, take_body, take_query
-from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
+from xwheel.api.http.csv_file import MEDIA, reply_csv
 from xwheel.api.http.headers import KEY_HEADER, idempotency_key
 from xwheel.api.http.places import Places
 from xwheel.api.http.resource import PlansRuns, Resource, readable_groups, reply, run_views
@@ -49,7 +49,7 @@ class Runs(Resource):
     def on_get_csv(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Return runs as a CSV file, latest due time first, 10,000 at most."""
         query = take_query(req, RunSearch)
-        reply_csv(resp, "runs", RunView, lambda after, limit: CsvPage(*self._page(query, after, limit)))
+        reply_csv(resp, "runs", RunView, lambda after, limit: self._page(query, after, limit))
 
     def _page(self, query: RunSearch, before: Key | None, limit: int) -> tuple[list[RunView], Key | None]:
         groups = readable_groups()
@@ -85,11 +85,7 @@ class RunResource(PlansRuns):
         self.reply_run(resp, self.killer.kill(run_id))
 
     @Operation(
-        {201: RunView},
-        body=Rerun,
-        is_body_optional=True,
-        headers=(KEY_HEADER,),
-        problems=("not-found", "conflict"),
+        {201: RunView}, body=Rerun, is_body_optional=True, headers=(KEY_HEADER,), problems=("not-found", "conflict")
     )
     def on_post_rerun(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
         """Plan a new run of the same job with the same parameter, due at once."""
@@ -124,9 +120,7 @@ class RunLogResource(Resource):
         """Return a piece of the log; empty while the run was not sent."""
         query = take_query(req, LogQuery)
         if query.tail is not None and query.from_line != 1:
-            raise InputError(
-                "tail", "ask for this many last lines, or for those from a line on, not for both"
-            )
+            raise InputError("tail", "ask for this many last lines, or for those from a line on, not for both")
         with self.db.read() as conn:
             run = runs.get_run(conn, run_id)
         with self._places.hold(run.group_id):
@@ -137,8 +131,5 @@ class RunLogResource(Resource):
         of_plugins = self.plugins.offering(ReadsLogs)
         logs = of_plugins[0] if of_plugins else self.logs
         return log_text(
-            logs,
-            lambda: (
-                logs.read_log(run, query.from_line) if query.tail is None else logs.tail_log(run, query.tail)
-            ),
+            logs, lambda: logs.read_log(run, query.from_line) if query.tail is None else logs.tail_log(run, query.tail)
         )

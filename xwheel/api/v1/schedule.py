@@ -12,17 +12,15 @@ import falcon
 
 from xwheel import cron
 from xwheel.api.http.body import fields_in, rules_of, take_body, take_query
-from xwheel.api.http.resource import Resource, readable_groups, reply
-from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery, UpcomingQuery
-from xwheel.api.schema.views import DueView, PauseView, PreviewView, UpcomingItem, UpcomingPage, WordsView
+from xwheel.api.http.resource import Resource, reply
+from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery
+from xwheel.api.schema.views import DueView, PauseView, PreviewView, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
 from xwheel.model import Job
 from xwheel.model.jobs import check_period, draft_job
 from xwheel.plugin.resources import Operation
 from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.scheduler.timetable import MAX_SEARCH_MS, CalendarCache, Timetable
-from xwheel.storage.database.rows import groups_among
-from xwheel.storage.last_and_next import list_next_fires
 
 DIALECTS: Final = {"CRON": "quartz", "UNIX_CRON": "unix"}
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -42,25 +40,13 @@ class Preview(Resource):
         check_calendars(self.calendars, fields_in(query))
         with naming_schedule_fields():
             place = cron.zone(query.timezone)
-            job = _job_of(query, now_ms)
+            given = {name: value for name, value in fields_in(query).items() if name not in {"from_ms", "count"}}
+            job = draft_job(fields_in(JobCreate(group_id=1, name="preview", **given)), now_ms)
             after_ms = now_ms if query.from_ms is None else query.from_ms
             found = _due_times(self.timetable, job, after_ms, query.count)
             items = [DueView(due_ms=due_ms, local=_local(due_ms, place)) for due_ms in found]
             description = _describe(query)
         reply(resp, PreviewView(items=items, description=description))
-
-
-class Upcoming(Resource):
-    """``/schedule/upcoming``."""
-
-    @Operation({200: UpcomingPage}, query=UpcomingQuery)
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """List when started jobs fire next, soonest first: one fire of each."""
-        query = take_query(req, UpcomingQuery)
-        groups = groups_among(readable_groups(), query.group_id)
-        with self.db.read() as conn:
-            found = list_next_fires(conn, query.until_ms, query.limit, groups)
-        reply(resp, UpcomingPage(items=[UpcomingItem(**fire._asdict()) for fire in found], next=None))
 
 
 class Pause(Resource):
@@ -87,26 +73,19 @@ class Pause(Resource):
 
 
 def check_calendars(book: CalendarCache, values: Mapping[str, Any]) -> None:
-    """Refuse values for fields of a job that name a calendar which does not exist.
-
-    Raises:
-        FieldError: Names the field.
-    """
+    """Raise FieldError, which names the field of a job, if values name a calendar which does not exist."""
     known = book.current()
     for field in ("calendar_exclude", "calendar_require"):
         for name in values.get(field, ()):
             if name not in known:
-                raise FieldError(
-                    field, f"no calendar is called {name}; known: {', '.join(sorted(known)) or 'none'}"
-                )
+                raise FieldError(field, f"no calendar is called {name}; known: {', '.join(sorted(known)) or 'none'}")
 
 
 @contextmanager
 def naming_schedule_fields() -> Iterator[None]:
-    """Name a field that the client knows when a schedule type names a part of the expression, such as ``hour``.
+    """Raise ScheduleErrors of fields that clients know, instead of those of parts of an expression, such as ``hour``.
 
-    Raises:
-        ScheduleError: Instead of one of a part, and of what :mod:`datetime` raises beyond the year 9999.
+    Also instead of what :mod:`datetime` raises beyond the year 9999.
     """
     try:
         yield
@@ -118,18 +97,10 @@ def naming_schedule_fields() -> Iterator[None]:
         raise ScheduleError("schedule_conf", str(error)) from error
 
 
-def _job_of(query: PreviewQuery, now_ms: int) -> Job:
-    """Return a job that exists nowhere, with the query's schedule."""
-    given = {name: value for name, value in fields_in(query).items() if name not in {"from_ms", "count"}}
-    return draft_job(fields_in(JobCreate(group_id=1, name="preview", **given)), now_ms)
-
-
 def _due_times(timetable: Timetable, job: Job, after_ms: int, count: int) -> Sequence[int]:
     """Return due times; with calendars not further than ten years, which bounds the search as a whole.
 
-    Raises:
-        ScheduleError: The schedule cannot work, or its calendars leave nothing at all.
-        FieldError: The schedule type is not installed.
+    Raises ScheduleError if there can be none at all, and FieldError if the schedule type is not installed.
     """
     check_period(job)
     last_ms = max(after_ms, job.start_ms or 0) + MAX_SEARCH_MS

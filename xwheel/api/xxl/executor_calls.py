@@ -11,22 +11,14 @@ from typing import Final
 
 import falcon
 
+from xwheel import errors
 from xwheel.api.http.auth import Caller, ExecutorGate, UnknownCallerError, actor_of_caller
 from xwheel.api.http.body import BodyTooLargeError, read_body
 from xwheel.api.http.errors import RETRY_AFTER_S, new_incident
 from xwheel.api.http.places import Places
 from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.group_calls import PluginCalls
-from xwheel.errors import (
-    BusyError,
-    ForbiddenError,
-    HiddenError,
-    LogStoreError,
-    NotFoundError,
-    WireError,
-    XwheelError,
-)
-from xwheel.model import RegisteredExecutor
+from xwheel.model import RegisteredExecutor, RunReason, RunState
 from xwheel.model.access import acting
 from xwheel.plugin.run_logs import TakesLogs
 from xwheel.plugin.validation import log_receipts, wants_logs
@@ -34,9 +26,7 @@ from xwheel.runtime.http_limits import Refusals, route_of
 from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.records import Outcome, Reporter, reported
 from xwheel.wire import codec, contract
-from xwheel.wire.codec.batch import refusals_payload
-from xwheel.wire.codec.fields import encode
-from xwheel.wire.codec.logs import decode_log_parts, receipts_payload, wishes_payload
+from xwheel.wire.codec import decode_log_parts, encode, receipts_payload, refusals_payload, wishes_payload
 from xwheel.wire.messages import BadItem, CallbackItem, LogReceipt, RegistryRequest, Response
 
 logger = logging.getLogger(__name__)
@@ -44,10 +34,8 @@ logger = logging.getLogger(__name__)
 CONTEXT_PATH: Final = "xxl-job-admin"
 EXECUTORS: Final = "EXECUTOR"
 MAX_APP_NAME: Final = 64
-OBJECT_GENERATION: Final = 4
 ARRAY_GENERATION: Final = 3
-REPORTED: Final = 5
-"""Items that the message of an answer names; the data names all."""
+REPORTED: Final = 5  # items that the message of an answer names; the data names all
 # only names of HTML: "<init>" in a Java stack trace and "<module>" in a Python one are text
 _NAMES: Final = (
     "article|aside|audio|base|blockquote|body|button|canvas|center|code|dd|del|div|dl|dt|em|embed|fieldset|font|"
@@ -60,7 +48,7 @@ _TAG: Final = re.compile(rf"</?(?:[abipsu]|(?i:{_NAMES}))(?:[\s/][^<>]*)?>|<!--[
 _ENTITY: Final = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")
 
 
-class NotPostError(WireError):
+class NotPostError(errors.WireError):
     """A call that is no POST, as no executor makes one: strangers, scanners, probes; counted, and logged together."""
 
 
@@ -69,7 +57,7 @@ class ExecutorCalls:
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
-        self.gate = ExecutorGate(parts.secrets, parts.access.tokens, parts.clock, parts.audit)
+        self.gate = ExecutorGate(parts)
         self._odd = Refusals("method other than POST")
         self._calls: dict[str, Callable[[falcon.Request, Caller, bytes], Response]] = {
             contract.REGISTRY: self._register,
@@ -94,7 +82,7 @@ class ExecutorCalls:
         with acting(actor_of_caller(caller, req.remote_addr)) as actor:
             try:
                 write_envelope(resp, self._answer(req, caller))
-            except (ForbiddenError, HiddenError) as error:
+            except (errors.ForbiddenError, errors.HiddenError) as error:
                 self.gate.note_refused(req, actor, error)
                 raise
 
@@ -105,7 +93,7 @@ class ExecutorCalls:
         call = self._calls.get(name)
         if call is None:
             known = ", ".join(sorted({*self._calls, *self._of_plugins.names}))
-            raise WireError(f"{req.path[:100]}: no such call; known: {known}")
+            raise errors.WireError(f"{req.path[:100]}: no such call; known: {known}")
         return call(req, caller, self._read(req))
 
     def _read(self, req: falcon.Request) -> bytes:
@@ -124,8 +112,7 @@ class ExecutorCalls:
             address=address,
             registered_as=request.address.strip(),
             kind="xwheel" if request.instance else "foreign",
-            # xwheel executors send the header too, for schedulers of the fourth generation; they know both paths
-            generation=OBJECT_GENERATION if is_newest else ARRAY_GENERATION,
+            generation=_generation(request, is_newest=is_newest),
             instance=request.instance,
             boot=request.boot,
             seen_ms=0,
@@ -159,20 +146,18 @@ class ExecutorCalls:
         if not bad and len(statuses) == len(items) and set(statuses.values()) <= {OutcomeStatus.FINISHED}:
             return Response(code=contract.OK)
         unknown, settled = _judge(items, bad, statuses)
-        return _partly(
-            [*bad, *unknown], settled, len(items) + len(bad), is_xwheel=any(item.job_id for item in items)
-        )
+        return _partly([*bad, *unknown], settled, len(items) + len(bad), is_xwheel=any(item.job_id for item in items))
 
     def _take_logs(self, _req: falcon.Request, caller: Caller, body: bytes) -> Response:
         if self._logs is None:
-            raise WireError("shipLogs: no plugin that is installed here takes logs")
+            raise errors.WireError("shipLogs: no plugin that is installed here takes logs")
         # before the lines are read, and by one group never all
         with self._log_places.hold(caller.group_id):
             instance, parts, bad = decode_log_parts(body)
             try:
                 receipts = log_receipts(self._logs, instance, parts, caller.group_id)
-            except LogStoreError:  # said already, to the operator
-                raise BusyError("the log store takes no lines now: send them again later") from None
+            except errors.LogStoreError:  # said already, to the operator
+                raise errors.BusyError("the log store takes no lines now: send them again later") from None
         receipts += [LogReceipt(run_id=item.run_id, settled=True, message=item.error) for item in bad]
         return Response(code=contract.OK, data=receipts_payload(receipts))
 
@@ -182,11 +167,11 @@ def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _para
     if isinstance(error, BodyTooLargeError):
         resp.status = 413
         response = Response(code=contract.FAIL, message=f"body: {error}")
-    elif isinstance(error, BusyError):
+    elif isinstance(error, errors.BusyError):
         resp.status = 503
         resp.set_header("Retry-After", RETRY_AFTER_S)
         response = Response(code=contract.FAIL, message=str(error))
-    elif isinstance(error, XwheelError):
+    elif isinstance(error, errors.XwheelError):
         response = contract.error_response(error)
         if not isinstance(error, UnknownCallerError | NotPostError):
             logger.info("%s %r of %s refused: %s", req.method, req.path[:100], req.remote_addr, error)
@@ -194,9 +179,7 @@ def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _para
         response = Response(code=contract.FAIL, message=error.description or error.title)
     else:
         incident = new_incident(req, error)
-        response = Response(
-            code=contract.FAIL, message=f"internal error; the scheduler's log has incident {incident}"
-        )
+        response = Response(code=contract.FAIL, message=f"internal error; the scheduler's log has incident {incident}")
     write_envelope(resp, response)
 
 
@@ -214,13 +197,20 @@ def _uri_of(path: str) -> str:
     return parts[1] if len(parts) == 2 and parts[0] == "api" else ""  # noqa: PLR2004
 
 
+def _generation(request: RegistryRequest, *, is_newest: bool) -> int:
+    if request.instance and request.early:
+        return codec.EARLY_GENERATION
+    # xwheel executors send the header too, for schedulers of the fourth generation; they know both paths
+    return codec.OBJECT_GENERATION if is_newest else ARRAY_GENERATION
+
+
 def _check_words(request: RegistryRequest, caller: Caller) -> None:
     words = {"registryKey": request.app_name, "instance": request.instance, "boot": request.boot}
     for name, value in words.items():
         if not value.isprintable():
-            raise WireError(f"{name}: must not contain control characters")
+            raise errors.WireError(f"{name}: must not contain control characters")
     if len(request.app_name.strip()) > MAX_APP_NAME:
-        raise WireError(f"registryKey: must be text of at most {MAX_APP_NAME} characters")
+        raise errors.WireError(f"registryKey: must be text of at most {MAX_APP_NAME} characters")
     if caller.group_id is not None and request.app_name.strip() != caller.app_name:
         raise _unknown_group(request.app_name.strip())
 
@@ -231,12 +221,12 @@ def _known_group(request: RegistryRequest) -> Iterator[str]:
     app_name = request.app_name.strip()
     try:
         yield app_name
-    except NotFoundError as error:
+    except errors.NotFoundError as error:
         raise _unknown_group(app_name) from error
 
 
-def _unknown_group(app_name: str) -> WireError:
-    return WireError(
+def _unknown_group(app_name: str) -> errors.WireError:
+    return errors.WireError(
         f"registryKey: there is no executor group {app_name!r}; 'xwheel group create {app_name}' "
         "(POST /api/v1/groups) makes it, and the executor's next beat then succeeds"
     )
@@ -244,9 +234,12 @@ def _unknown_group(app_name: str) -> WireError:
 
 def _outcome(item: CallbackItem, reporter: Reporter) -> Outcome:
     reason, message = reported(item.reason, item.message if item.job_id else to_plain(item.message))
+    is_given_back = reason is RunReason.FAILED_OVER and bool(item.job_id and item.instance)
+    if reason is RunReason.FAILED_OVER and not is_given_back:
+        reason = RunReason.PLAIN  # it would get a further attempt
     return Outcome(
         run_id=item.run_id,
-        state=item.state,
+        state=RunState.REFUSED if is_given_back else item.state,
         reason=reason,
         code=item.code,
         message=message,
@@ -254,6 +247,7 @@ def _outcome(item: CallbackItem, reporter: Reporter) -> Outcome:
         created_ms=item.created_ms if item.job_id else 0,
         instance=item.instance,
         reporter=reporter,
+        recalled=is_given_back,
     )
 
 
@@ -280,14 +274,10 @@ def _judge(
     return unknown, settled
 
 
-def _partly(
-    refused: Sequence[BadItem], settled: Sequence[BadItem], total: int, *, is_xwheel: bool
-) -> Response:
+def _partly(refused: Sequence[BadItem], settled: Sequence[BadItem], total: int, *, is_xwheel: bool) -> Response:
     """Accept a request and say which of its items changed nothing; the executor must not send them again."""
     report = sorted([*refused, *settled], key=lambda entry: entry.index)
-    named = "; ".join(
-        f"item {entry.index} (logId {entry.run_id}): {entry.error}" for entry in report[:REPORTED]
-    )
+    named = "; ".join(f"item {entry.index} (logId {entry.run_id}): {entry.error}" for entry in report[:REPORTED])
     more = f"; and {len(report) - REPORTED} more" if len(report) > REPORTED else ""
     message = f"{len(report)} of {total} outcomes changed nothing: {named}{more}"
     logger.log(logging.WARNING if refused else logging.INFO, "callback: %s", message)
@@ -305,9 +295,5 @@ def to_plain(message: str) -> str:
         message = _TAG.sub("", _BREAK.sub("\n", message))
     if "&" in message:
         # after the tags: an escaped tag was meant to be read as text
-        message = _ENTITY.sub(_unescape, message)
+        message = _ENTITY.sub(lambda found: html.unescape(found[0]).replace("\xa0", " ").replace("\x00", ""), message)
     return message
-
-
-def _unescape(match: re.Match[str]) -> str:
-    return html.unescape(match[0]).replace("\xa0", " ").replace("\x00", "")

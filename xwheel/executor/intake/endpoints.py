@@ -1,4 +1,4 @@
-"""What the scheduler may ask an executor: one function per path, from bytes to an envelope, free of any framework."""
+"""What the scheduler may ask an executor: one function per path, from bytes to an envelope, and the application."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import falcon
 import msgspec
 
+from xwheel.clock import Clock
 from xwheel.errors import AuthError, ExecutorError, HandlerNotFoundError, PluginError, WireError, XwheelError
 from xwheel.executor.handlers import Handler, HandlerRegistry, handler_of
-from xwheel.executor.journal.journal import Journal
+from xwheel.executor.journal import Journal
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.running.execution import describe_error
 from xwheel.executor.running.worker import Workers
 from xwheel.plugin.contracts import GlueRequest, GlueType
 from xwheel.plugin.validation import guarded
+from xwheel.runtime.http_limits import Refusals, route_of
 from xwheel.runtime.repeats import Repeats
-from xwheel.wire import contract
-from xwheel.wire.codec import decode_idle_beat, decode_kill, decode_log_request, decode_trigger, log_payload
-from xwheel.wire.codec.batch import batch_payload, decode_batch, decode_states, state_payload
+from xwheel.wire import codec, contract
 from xwheel.wire.contract import OK, check_token, error_response
 from xwheel.wire.messages import BatchAnswer, LogData, Response, TriggerRequest
 
@@ -33,10 +34,7 @@ SHARED_CHARS: Final = 8 * 1024 * 1024  # characters of sources that are remember
 
 
 class SharedSources:
-    """Gives runs of one job one copy of its source: a thousand may wait, each with a source of a megabyte.
-
-    Thread-safety: any thread; one lock.
-    """
+    """Gives runs of a job one copy of its source: a thousand may wait, each with a megabyte. For any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,7 +57,7 @@ class SharedSources:
         return request
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Endpoints:
     """Answers calls; one object serves all threads."""
 
@@ -85,6 +83,7 @@ class Endpoints:
             contract.LOG: self._log,
             contract.RUN_BATCH: self._run_batch,
             contract.RUN_STATE: self._run_state,
+            contract.RECALL: self._recall,
         }
 
     def answer(
@@ -92,7 +91,7 @@ class Endpoints:
     ) -> Response:
         """Answer one call; never raises. ``read`` reads the body, and is called only once the caller is known."""
         try:
-            self._check(method, path, header)
+            self.check(method, path, header)
             route = self._routes.get(path)
             if route is None:
                 raise WireError(contract.TEXT_NOT_FOUND.format(path[: contract.MAX_URL]))
@@ -105,15 +104,7 @@ class Endpoints:
             logger.exception("call to %s", path)
             return error_response(error)
 
-    def admits(self, method: str, path: str, header: Callable[[str], str | None]) -> bool:
-        """Return whether the head of a call lets it in."""
-        try:
-            self._check(method, path, header)
-        except XwheelError:
-            return False
-        return True
-
-    def _check(self, method: str, path: str, header: Callable[[str], str | None]) -> None:
+    def check(self, method: str, path: str, header: Callable[[str], str | None]) -> None:
         """Raise WireError if it is no call, AuthError if it is not our scheduler's, or for another group."""
         if method != "POST":
             raise WireError(contract.TEXT_POST_ONLY)
@@ -125,19 +116,20 @@ class Endpoints:
             raise AuthError(f"the call is for {app_name!r}")
 
     def _idle_beat(self, body: bytes) -> Response:
-        if self.workers.queues.has(decode_idle_beat(body)):
+        if self.workers.queues.has(codec.decode_idle_beat(body)):
             raise ExecutorError(contract.TEXT_BUSY)
         return SUCCESS
 
     def _run(self, body: bytes, trace_parent: str = "") -> Response:
-        request = self._sources.share(decode_trigger(body))
+        request = self._sources.share(codec.decode_trigger(body))
         if trace_parent:
             request = msgspec.structs.replace(request, trace_parent=trace_parent[: contract.MAX_URL])
         (problem,) = self.workers.accept([(request, self._prepare(request))])
         return SUCCESS if problem is None else error_response(problem)
 
     def _run_batch(self, body: bytes) -> Response:
-        instance, requests, bad = decode_batch(body)
+        received_ms = self.workers.clock.monotonic_ms()
+        instance, requests, bad = codec.decode_batch(body)
         self._check_instance(instance)
         requests = [self._sources.share(request) for request in requests]
         # an id that the journal knows is left out: it was readable before, so its run is here
@@ -147,39 +139,45 @@ class Endpoints:
             if item.run_id and self.journal.is_open(item.run_id) is None
         ]
         try:
-            problems = self.workers.accept([(request, self._prepare(request)) for request in requests])
+            runs = [(request, self._prepare(request)) for request in requests]
+            problems = self.workers.accept(runs, received_ms)
         except Exception:
             # what was taken in before it failed may be on disk: nothing is said about any of them
             logger.exception("%d runs, of which some may be taken in", len(requests))
         else:
-            answers += [_batch_answer(*pair) for pair in zip(requests, problems, strict=True)]
-        return Response(code=OK, data=batch_payload(self.journal.instance, answers))
+            for request, problem in zip(requests, problems, strict=True):
+                said = SUCCESS if problem is None else error_response(problem)
+                answers.append(
+                    BatchAnswer(run_id=request.run_id, code=said.code, message=said.message, not_yet=said.not_yet)
+                )
+        return Response(code=OK, data=codec.batch_payload(self.journal.instance, answers))
 
     def _run_state(self, body: bytes) -> Response:
-        instance, keys = decode_states(body)
+        instance, keys = codec.decode_states(body)
         self._check_instance(instance)
-        return Response(code=OK, data=state_payload(instance, self.journal.lookup(keys)))
+        return Response(code=OK, data=codec.state_payload(instance, self.journal.lookup(keys)))
+
+    def _recall(self, body: bytes) -> Response:
+        instance, keys = codec.decode_states(body)
+        self._check_instance(instance)
+        return Response(code=OK, data=codec.recalled_payload(self.workers.recall(keys)))
 
     def _kill(self, body: bytes) -> Response:
-        request = decode_kill(body)
+        request = codec.decode_kill(body)
         if self.workers.kill(request.job_id, request.run_id):
             return SUCCESS
         return Response(code=OK, data=contract.TEXT_NOTHING_TO_KILL)
 
     def _log(self, body: bytes) -> Response:
-        request = decode_log_request(body)
+        request = codec.decode_log_request(body)
         # asked before reading: a run that ends in between has its last lines in the file, and is only asked again
         live = self.journal.is_open(request.run_id)
-        where = (request.run_id, request.created_ms)
-        if request.tail:
-            data = self.logs.tail(*where, request.tail, live=bool(live))
-        else:
-            data = self.logs.read(*where, request.from_line, live=bool(live))
+        data = self.logs.read(request.run_id, request.created_ms, request.from_line, live=bool(live), tail=request.tail)
         if data is None:
             text = contract.TEXT_NO_LOG if live is None else ""
             last = 0 if live is None else request.from_line - 1
             data = LogData(from_line=request.from_line, to_line=last, content=text, is_end=not live)
-        return Response(code=OK, data=log_payload(data))
+        return Response(code=OK, data=codec.log_payload(data))
 
     def _check_instance(self, instance: str) -> None:
         if instance != self.journal.instance:
@@ -188,7 +186,6 @@ class Endpoints:
             )
 
     def _prepare(self, request: TriggerRequest) -> Handler | XwheelError:
-        """Return what to call, or why there is nothing to call."""
         try:
             if request.instance:
                 self._check_instance(request.instance)
@@ -231,10 +228,38 @@ class Endpoints:
         return handler_of(function, request.handler)
 
 
-def _batch_answer(request: TriggerRequest, problem: XwheelError | None) -> BatchAnswer:
-    if problem is None:
-        return BatchAnswer(run_id=request.run_id, code=OK)
-    answer = error_response(problem)
-    return BatchAnswer(
-        run_id=request.run_id, code=answer.code, message=answer.message, not_yet=answer.not_yet
-    )
+class CallsApp(falcon.App[falcon.Request, falcon.Response]):
+    """The executor as a WSGI application, for its own port or inside another one; refuses larger bodies than told."""
+
+    def __init__(self, endpoints: Endpoints, *, max_body_bytes: int, clock: Clock) -> None:
+        super().__init__()
+        self._endpoints = endpoints
+        self._max_body_bytes = max_body_bytes
+        self._clock = clock
+        self._refusals = Refusals()
+        self.add_sink(self._answer)
+
+    def admits(self, environ: dict[str, Any]) -> bool:
+        """Return whether the head of a call says that our scheduler calls; before a large body is read."""
+        req = falcon.Request(environ)
+        try:
+            self._endpoints.check(req.method, req.path, req.get_header)
+        except XwheelError:
+            return False
+        return True
+
+    def _answer(self, req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
+        if (req.content_length or 0) > self._max_body_bytes:
+            resp.status = falcon.HTTP_413
+            return
+        # a call without a length has no body: some schedulers send /beat like that
+        read = req.bounded_stream.read
+        answer = self._endpoints.answer(req.method, req.path, req.get_header, read)
+        now_ms = self._clock.monotonic_ms()
+        if answer.message == contract.TEXT_TOKEN:
+            token = req.get_header(contract.TOKEN_HEADER) or ""
+            self._refusals.note(req.remote_addr, token, route_of(req.method, req.path), now_ms)
+        else:
+            self._refusals.sum_up(now_ms)
+        resp.content_type = falcon.MEDIA_JSON
+        resp.data = codec.encode_response(answer)

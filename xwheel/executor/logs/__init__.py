@@ -1,4 +1,1 @@
-"""The log of a run.
-
-``capture`` and ``output`` bring in what handlers and programs print, ``run_log`` writes and reads files.
-"""
+"""The log of a run. ``capture`` brings in what handlers print, ``run_log`` writes and reads files."""

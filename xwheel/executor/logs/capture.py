@@ -30,11 +30,7 @@ class _Stream:
             self.original.write(text)
         return len(text)
 
-    def flush(self) -> None:
-        """Flush the original; run logs flush themselves."""
-        self.original.flush()
-
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> object:  # among them flush: run logs flush themselves
         return getattr(self.original, name)
 
 
@@ -97,12 +93,10 @@ class Capture:
 
     Threads that a handler starts by itself have no current run, so what they print goes where it always went. If
     logging is not configured, the root level is INFO while the capture lasts.
-
-    Attributes:
-        forked: Set in forked children: they have copies of the logs' buffers, but no thread that flushes them.
     """
 
     def __init__(self) -> None:
+        # set in forked children: they have copies of the logs' buffers, but no thread that flushes them
         self.forked = False
         self._lock = threading.Lock()
         self._users = 0

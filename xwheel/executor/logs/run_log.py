@@ -9,9 +9,8 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
@@ -28,36 +27,40 @@ MAX_LOG: Final = 256 * 1024 * 1024
 PAGE_BYTES: Final = 1024 * 1024
 CHUNK: Final = 256 * 1024
 REMEMBERED: Final = 512
+SECOND: Final = "%Y-%m-%d %H:%M:%S"
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-@dataclass(eq=False)
 class RunLog:
-    """The log of one run. The file appears with the first line, so that silent runs cost nothing.
+    """The log of one run, for any thread. The file appears with the first line, so that silent runs cost nothing.
 
     Its name is a plain text: pathlib enters the parts of every path among the names that the interpreter keeps, and a
     table that a hundred names a second go through is copied to another place of the memory again and again.
-
-    Thread-safety: every method may be called by any thread.
     """
 
-    name: str  # the file's whole one
-    owner: RunLogs
-    run_id: int
-    created_ms: int  # when the run's row was made
-    begins_ms: int = 0  # when the run starts
-    # gives the line that stands before all others; called once, when there is something else to write
-    opening: Callable[[], str] | None = None
+    _waiting = 0
+    _size = 0
+    _file = -1
+    _mid_line = False
+    _has_failed = False
+    is_closed = False  # then nothing will follow
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self, owner: RunLogs, run_id: int, created_ms: int, begins_ms: int = 0, opening: Callable[[], str] | None = None
+    ) -> None:
+        self.owner = owner
+        self.run_id = run_id
+        self.created_ms = created_ms  # when the run's row was made
+        self.begins_ms = begins_ms  # when the run starts
+        # gives the line that stands before all others; called once, when there is something else to write
+        self.opening = opening
         self._lock = threading.Lock()
         self._parts: list[str] = []
-        self._waiting = 0
-        self._size = 0
-        self._file = -1
-        self._mid_line = False
-        self._has_failed = False
-        self.is_closed = False  # then nothing will follow
+
+    @cached_property
+    def name(self) -> str:
+        """The file's whole name."""
+        return self.owner.name_of(self.run_id, self.created_ms)
 
     @property
     def path(self) -> Path:
@@ -115,7 +118,6 @@ class RunLog:
             self._put(text if self._size else self._first() + text)
 
     def _first(self) -> str:
-        """Return the opening line, once."""
         opening, self.opening = self.opening, None
         return f"{self.owner.stamp(self.begins_ms)} {opening()}\n" if opening else ""
 
@@ -130,7 +132,7 @@ class RunLog:
         if self._waiting >= FLUSH_BYTES:
             self._flush()
         elif first:
-            self.owner.mark_dirty(self)
+            self.owner.tasks.put(self.flush)
 
     def _flush(self) -> None:
         if not self._parts:
@@ -147,7 +149,8 @@ class RunLog:
             # a full disk must not fail the handler; the run's outcome still says how it ended
             if not self._has_failed:
                 self._has_failed = True
-                self.owner.note_failure(self.path, error)
+                # on another thread, since this one may be inside that very log
+                self.owner.tasks.put(partial(logger.warning, "run log %s: lines are lost: %s", self.path, error))
 
     def _open(self) -> None:
         if self._file < 0 and not self.is_closed:
@@ -166,23 +169,18 @@ class RunLogs:
 
     Thread-safety: every method may be called by any thread. One thread flushes what lies in buffers; it sleeps while
     nothing does. What it has to do comes through a queue that is written in C: a handler's thread that is interrupted
-    there leaves no lock behind that other runs need.
-
-    Attributes:
-        opened: Names of the files that logs write to now; each log notes its own.
-        begun: Told of each log whose file is opened; called while a lock is held, so it must not wait.
+    there leaves no lock behind that other runs need. ``begun`` is told of each log whose file is opened; it is called
+    while a lock is held, so it must not wait.
     """
 
-    def __init__(
-        self, directory: Path, clock: Clock, begun: Callable[[RunLog], None] = lambda _: None
-    ) -> None:
-        self.opened: set[str] = set()
+    def __init__(self, directory: Path, clock: Clock, begun: Callable[[RunLog], None] = lambda _: None) -> None:
+        self.opened: set[str] = set()  # names of the files that logs write to now; each log notes its own
         self.begun = begun
         self._directory = directory
         self._folder = f"{directory}{os.sep}"
         self._clock = clock
         self._lock = threading.Lock()
-        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()  # of the flushing thread
         self._stopping = threading.Event()
         self._stamp = (-1, "")
         self._positions: OrderedDict[Path, tuple[int, int]] = OrderedDict()
@@ -194,28 +192,49 @@ class RunLogs:
         self, run_id: int, created_ms: int, begins_ms: int = 0, opening: Callable[[], str] | None = None
     ) -> RunLog:
         """Return the log of a run that is about to start; see :class:`RunLog`."""
-        name = f"{self._folder}{_day(created_ms)}{os.sep}{run_id:d}.log"
-        return RunLog(name, self, run_id, created_ms, begins_ms, opening)
+        return RunLog(self, run_id, created_ms, begins_ms, opening)
 
-    def tail(self, run_id: int, created_ms: int, lines: int, *, live: bool) -> LogData | None:
-        """Read this many last lines, at most about a megabyte; see :meth:`read`."""
-        path = self.find(run_id, created_ms)
-        if path is None:
-            return None
-        return self.read(run_id, created_ms, max(1, _count_lines(path) + 1 - lines), live=live)
+    def name_of(self, run_id: int, created_ms: int) -> str:
+        """Return the whole name of a run's file."""
+        return f"{self._folder}{_day(created_ms)}{os.sep}{run_id:d}.log"
 
-    def read(self, run_id: int, created_ms: int, from_line: int, *, live: bool) -> LogData | None:
+    def read(self, run_id: int, created_ms: int, from_line: int, *, live: bool, tail: int = 0) -> LogData | None:
         """Read from a line on, which count from 1, at most about a megabyte; return None if there is no file.
 
         Foreign schedulers send the creation time without its milliseconds. A live run may still write: a line without
-        its end is then left for later.
+        its end is then left for later. ``tail`` asks for this many last lines instead.
         """
         path = self.find(run_id, created_ms)
         if path is None:
             return None
-        lines, reached_end = self._lines(path, from_line, live=live)
-        content, to_line, is_end = "".join(lines), from_line + len(lines) - 1, reached_end and not live
-        return LogData(from_line=from_line, to_line=to_line, content=content, is_end=is_end)
+        if tail:
+            from_line = max(1, _count_lines(path) + 1 - tail)
+        with self._lock:
+            known = self._positions.get(path, (1, 0))
+        line, offset = known if known[0] <= from_line else (1, 0)
+        found: list[str] = []
+        size, is_end = 0, not live
+        with path.open("rb") as file:
+            line, offset = _skip_lines(file.fileno(), line, offset, from_line)
+            file.seek(offset)
+            for data, whole in _read_lines(file.fileno()):
+                if live and not data.endswith(b"\n"):
+                    break
+                if line >= from_line:
+                    if found and size + len(data) > PAGE_BYTES:
+                        is_end = False
+                        break
+                    found.append(_shorten(data, whole).decode("utf-8", "replace"))
+                    size += len(data)
+                line += 1
+                offset += whole
+        with self._lock:
+            self._positions[path] = (line, offset)
+            self._positions.move_to_end(path)
+            while len(self._positions) > REMEMBERED:
+                self._positions.popitem(last=False)
+        to_line = from_line + len(found) - 1
+        return LogData(from_line=from_line, to_line=to_line, content="".join(found), is_end=is_end)
 
     def stamp(self, at_ms: int | None = None) -> str:
         """Return a time in the executor's zone, as lines begin; None takes the present."""
@@ -225,14 +244,6 @@ class RunLogs:
             text = second_text(seconds)
             self._stamp = (seconds, text)
         return f"{text}.{millis:03d}"
-
-    def mark_dirty(self, log: RunLog) -> None:
-        """Remember that a log has something in its buffer."""
-        self._tasks.put(log.flush)
-
-    def note_failure(self, path: Path, error: OSError) -> None:
-        """Warn that lines are lost; on another thread, since this one may be inside that very log."""
-        self._tasks.put(partial(logger.warning, "run log %s: lines are lost: %s", path, error))
 
     def sweep(self, now_ms: int, days: int) -> int:
         """Delete logs of runs created this many days ago that were not written to for as long; return how many.
@@ -264,15 +275,15 @@ class RunLogs:
     def close(self) -> None:
         """Stop flushing; logs that are still open flush when they close."""
         self._stopping.set()
-        self._tasks.put(None)
+        self.tasks.put(None)
         self._thread.join()
 
     def _flush_loop(self) -> None:
         tasks: list[Callable[[], None] | None] = []
         while None not in tasks:
-            tasks = [self._tasks.get()]
+            tasks = [self.tasks.get()]
             self._stopping.wait(FLUSH_S)
-            tasks += [self._tasks.get_nowait() for _ in range(self._tasks.qsize())]
+            tasks += [self.tasks.get_nowait() for _ in range(self.tasks.qsize())]
             for task in filter(None, tasks):
                 task()
 
@@ -285,44 +296,10 @@ class RunLogs:
                 return path
         return None
 
-    def _lines(self, path: Path, from_line: int, *, live: bool) -> tuple[list[str], bool]:
-        line, offset = self._position(path, from_line)
-        found: list[str] = []
-        size = 0
-        with path.open("rb") as file:
-            line, offset = _skip_lines(file.fileno(), line, offset, from_line)
-            file.seek(offset)
-            for data, whole in _read_lines(file.fileno()):
-                if live and not data.endswith(b"\n"):
-                    break
-                if line >= from_line:
-                    if found and size + len(data) > PAGE_BYTES:
-                        self._remember(path, line, offset)
-                        return found, False
-                    found.append(_shorten(data, whole).decode("utf-8", "replace"))
-                    size += len(data)
-                line += 1
-                offset += whole
-        self._remember(path, line, offset)
-        return found, True
-
-    def _position(self, path: Path, from_line: int) -> tuple[int, int]:
-        """Return a known (line, offset) at or before the wanted line."""
-        with self._lock:
-            known = self._positions.get(path, (1, 0))
-        return known if known[0] <= from_line else (1, 0)
-
-    def _remember(self, path: Path, line: int, offset: int) -> None:
-        with self._lock:
-            self._positions[path] = (line, offset)
-            self._positions.move_to_end(path)
-            while len(self._positions) > REMEMBERED:
-                self._positions.popitem(last=False)
-
 
 def second_text(seconds: int) -> str:
     """Return a second in the executor's zone, as lines begin."""
-    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(seconds).strftime(SECOND)
 
 
 def _close_to_others(directory: Path) -> None:
@@ -421,7 +398,6 @@ def _shorten(line: bytes, whole: int) -> bytes:
 
 
 def _day(at_ms: int) -> str:
-    """Return the folder of an instant, in the executor's zone as upstream names it."""
     with contextlib.suppress(ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(at_ms // 1000).strftime("%Y-%m-%d")
     return "1970-01-01"

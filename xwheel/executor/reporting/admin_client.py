@@ -12,26 +12,13 @@ from msgspec.structs import replace
 
 from xwheel.clock import Clock
 from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError, WireError
-from xwheel.wire import contract
-from xwheel.wire.codec import encode_callbacks, encode_registry
-from xwheel.wire.codec.batch import read_refusals
-from xwheel.wire.codec.logs import encode_log_parts, read_receipts, wants_logs
-from xwheel.wire.contract import TEXT_G4_OBJECT, TEXT_TOKEN, join_url
+from xwheel.wire import codec, contract
 from xwheel.wire.http import post
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
-from xwheel.wire.messages import (
-    BadItem,
-    CallbackItem,
-    LogPart,
-    LogReceipt,
-    RegistryRequest,
-    Response,
-    TriggerRequest,
-)
+from xwheel.wire.messages import BadItem, CallbackItem, LogPart, LogReceipt, RegistryRequest, Response
 
 logger = logging.getLogger(__name__)
 
-OBJECT_GENERATION: Final = 4
 ARRAY_GENERATION: Final = 3
 STALE_MS: Final = 60_000
 TOO_LARGE: Final = 413
@@ -42,74 +29,51 @@ LEAST_SHIPPED: Final = 64 * 1024
 
 _PLAIN: Final = {number: "?" for number in range(32) if chr(number) not in "\t\n\r\x1b"}
 CALL_S: Final = 3.0
-SHIP_TIMEOUT_S: Final = 20.0
-"""Behind this call is the scheduler's log store, whose calls may take ten seconds."""
+SHIP_TIMEOUT_S: Final = 20.0  # behind it is the scheduler's log store, whose calls may take ten seconds
 
 
+@dataclass(eq=False, repr=False)  # the token is in no text
 class AdminClient:
-    """Calls the first scheduler that says yes.
+    """Calls the first scheduler that says yes. Thread-safety: any thread."""
 
-    Thread-safety: every method may be called by any thread.
+    addresses: Sequence[str]  # base URLs in the order they are tried; with or without ``/api`` at their end
+    token: str  # what schedulers are shown
+    app_name: str  # the executor's group
+    instance: str = ""  # an xwheel scheduler takes this instance's outcomes from no other
+    tls: TlsFiles = NO_FILES
 
-    Args:
-        addresses: Base URLs in the order they are tried; with or without ``/api`` at their end.
-        token: What schedulers are shown.
-        app_name: The executor's group.
-        instance: Says whose outcomes are delivered: an xwheel scheduler takes them from no other instance.
-        tls: The certificates that https trusts and shows.
-    """
-
-    def __init__(
-        self,
-        addresses: Sequence[str],
-        *,
-        token: str,
-        app_name: str,
-        instance: str = "",
-        tls: TlsFiles = NO_FILES,
-    ) -> None:
-        self._addresses = [address.rstrip("/").removesuffix("/api") for address in addresses]
-        self._token = token
-        self._app_name = app_name
-        self._instance = instance
-        self._tls = tls
+    def __post_init__(self) -> None:
+        self.addresses = [address.rstrip("/").removesuffix("/api") for address in self.addresses]
         self._generations: dict[str, int] = {}
 
     def register(self, request: RegistryRequest) -> Response:
         """Send a beat; return the answer of the scheduler that took it. Raises WireError if none did."""
-        return self._first(lambda address: self._call(address, contract.REGISTRY, encode_registry(request)))
+        return self._send(contract.REGISTRY, codec.encode_registry(request))
 
     def deregister(self, request: RegistryRequest) -> None:
         """Send the farewell; raises like :meth:`register`."""
-        self._first(lambda address: self._call(address, contract.REGISTRY_REMOVE, encode_registry(request)))
+        self._send(contract.REGISTRY_REMOVE, codec.encode_registry(request))
 
     def deliver(self, items: Sequence[CallbackItem]) -> tuple[Response, list[BadItem]]:
         """Hand over outcomes; return the answer, and the items that the scheduler refused for good.
 
-        Raises:
-            CallRefusedError: A scheduler answered and refused the batch.
-            WireError: None answered.
+        Raises CallRefusedError: a scheduler answered and refused the batch; WireError: none answered.
         """
         answer = self._first(lambda address: self._deliver(address, items))
-        return answer, read_refusals(answer.data)
+        return answer, codec.read_refusals(answer.data)
 
     def ship_logs(self, parts: Sequence[LogPart]) -> list[LogReceipt]:
         """Hand over parts of run logs; return how far each log is there.
 
-        Raises:
-            TooLargeError: A scheduler takes no body of that size.
-            NotTakenError: A scheduler answered and takes none of them now.
-            WireError: None answered.
+        Raises TooLargeError or NotTakenError if a scheduler answered so, WireError if none answered.
         """
-        body = encode_log_parts(self._instance, parts)
+        body = codec.encode_log_parts(self.instance, parts)
         if len(body) > LEAST_SHIPPED + 2 * sum(len(part.content) for part in parts):
             # what no text has travels as six characters each
             plain = [replace(part, content=part.content.translate(_PLAIN)) for part in parts]
-            body = encode_log_parts(self._instance, plain)
+            body = codec.encode_log_parts(self.instance, plain)
         try:
-            answer = self._first(
-                lambda address: self._call(address, contract.SHIP_LOGS, body, SHIP_TIMEOUT_S)
-            )
+            answer = self._send(contract.SHIP_LOGS, body, SHIP_TIMEOUT_S)
         except (ExecutorRefusedError, ExecutorUnreachableError) as error:
             if f"HTTP status {TOO_LARGE}" in str(error):
                 text = f"a scheduler takes no request of {len(body)} bytes (HTTP status {TOO_LARGE})"
@@ -117,33 +81,36 @@ class AdminClient:
             if f"HTTP status {BUSY}" in str(error):
                 raise NotTakenError(str(error)) from None
             raise
-        return read_receipts(answer.data)
+        return codec.read_receipts(answer.data)
 
     def _deliver(self, address: str, items: Sequence[CallbackItem]) -> Response:
         def send(generation: int) -> Response:
-            body = encode_callbacks(items, generation=generation, instance=self._instance)
+            body = codec.encode_callbacks(items, generation=generation, instance=self.instance)
             return self._call(address, contract.CALLBACK, body)
 
         known = self._generations.get(address, ARRAY_GENERATION)
         answer = send(known)
-        if answer.ok or not answer.message.startswith(TEXT_G4_OBJECT):
+        if answer.ok or not answer.message.startswith(contract.TEXT_G4_OBJECT):
             return answer
         # a fourth-generation scheduler refuses the array, earlier ones refuse the object the same way
-        other = OBJECT_GENERATION if known == ARRAY_GENERATION else ARRAY_GENERATION
+        other = codec.OBJECT_GENERATION if known == ARRAY_GENERATION else ARRAY_GENERATION
         answer = send(other)
         if answer.ok:
             self._generations[address] = other
         return answer
 
+    def _send(self, uri: str, body: bytes, timeout_s: float = CALL_S) -> Response:
+        return self._first(lambda address: self._call(address, uri, body, timeout_s))
+
     def _call(self, address: str, uri: str, body: bytes, timeout_s: float = CALL_S) -> Response:
         try:
             return post(
-                join_url(address, f"api/{uri}"),
+                contract.join_url(address, f"api/{uri}"),
                 body,
-                token=self._token,
-                app_name=self._app_name,
+                token=self.token,
+                app_name=self.app_name,
                 timeout_s=timeout_s,
-                tls=self._tls,
+                tls=self.tls,
             )
         except ExecutorRefusedError as error:
             raise ExecutorRefusedError(
@@ -154,7 +121,7 @@ class AdminClient:
 
     def _first(self, call: Callable[[str], Response]) -> Response:
         problem: WireError | None = None
-        for address in self._addresses:
+        for address in self.addresses:
             try:
                 answer = call(address)
             except WireError as error:
@@ -164,8 +131,8 @@ class AdminClient:
             if answer.ok:
                 return answer
             # some say which token they did not like
-            said = answer.message.replace(self._token, "…")
-            if said.startswith(TEXT_TOKEN):
+            said = answer.message.replace(self.token, "…")
+            if said.startswith(contract.TEXT_TOKEN):
                 said += (
                     " executor.access_token takes the executor token that the node showed at its first start, or one "
                     "of the group's own ('xwheel secret create')"
@@ -194,8 +161,8 @@ class Registration:
     request: Callable[[], RegistryRequest]  # makes the message again for each beat
     clock: Clock
     beat_ms: int  # between beats; a failed one is repeated after a second, two, four, and then five
+    # told after each beat whether the scheduler that took it wants run logs
     on_logs_wanted: Callable[[bool], None] = lambda _: None
-    """Told after each beat whether the scheduler that took it wants run logs."""
 
     def __post_init__(self) -> None:
         self._acknowledged_ms = self.clock.monotonic_ms()
@@ -222,7 +189,7 @@ class Registration:
             logger.info("the executor is registered")
         self._failing, self._again_ms = False, FIRST_AGAIN_MS
         self.registered.set()
-        self.on_logs_wanted(answer.xwheel and wants_logs(answer.data))
+        self.on_logs_wanted(answer.xwheel and codec.wants_logs(answer.data))
         if answer.xwheel:
             self._acknowledged_ms = self.clock.monotonic_ms()
         return self.beat_ms
@@ -238,13 +205,13 @@ class Registration:
             return False
         return self.registered.is_set()
 
-    def may_start(self, request: TriggerRequest) -> str:
-        """Return why a run must not start now, or an empty string.
+    def may_start(self, instance: str) -> str:
+        """Return why a run that was sent to this instance must not start now, or an empty string.
 
         An xwheel scheduler may have given up an executor it has not heard of, and run its work elsewhere. Foreign
         schedulers make no such promise and are not bound by it.
         """
-        if not request.instance:
+        if not instance:
             return ""
         silent_ms = self.clock.monotonic_ms() - self._acknowledged_ms
         if silent_ms <= max(STALE_MS, 2 * self.beat_ms):

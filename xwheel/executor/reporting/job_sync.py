@@ -28,12 +28,8 @@ class JobSync:
     """Sends what code declares once the executor is registered, and from then on signs of life.
 
     A node answers each of them: whether these declarations own the jobs of the group, and whether it wants all of them
-    again. What is wrong is logged once, and again when it changes; nothing here ends the executor.
-
-    Args:
-        settings: The executor's: nodes' management APIs, the group, the release, the time between signs of life.
-        token: A token of the group.
-        is_registered: Whether a scheduler confirmed a beat.
+    again. What is wrong is logged once, and again when it changes; nothing here ends the executor. ``token`` is one of
+    the group; ``is_registered`` says whether a scheduler confirmed a beat.
     """
 
     def __init__(
@@ -46,27 +42,20 @@ class JobSync:
         is_registered: Callable[[], bool],
         tls: TlsFiles = NO_FILES,
     ) -> None:
-        self._clients = [
-            RestClient(address, token, timeout_s=CALL_S, tls=tls) for address in settings.sync_addresses
-        ]
+        addresses = settings.sync_addresses
+        self._clients = [RestClient(address, token, timeout_s=CALL_S, tls=tls) for address in addresses]
         for client in self._clients:
             client.allow(ANSWER_S)
         self._token = token
         self._declarations = {item.name: item for item in declarations}
         self._app_name = settings.app_name
         self.release, self.digest = settings.release.strip(), digest_of(declarations)
-        self._head = {
-            "app_name": self._app_name,
-            "release": self.release,
-            "digest": self.digest,
-            "instance": instance,
-        }
+        self._head = {"app_name": self._app_name, "release": self.release, "digest": self.digest, "instance": instance}
         self._is_registered = is_registered
         self._interval_ms = int(settings.sync_s * 1000)
         self._wants_all = True
         self._said: dict[str, str] = {}
-        self.is_taken = False
-        """Whether a node took a call: from then on the beats say what is declared here."""
+        self.is_taken = False  # whether a node took a call: from then on the beats say what is declared here
 
     def step(self, _now_ms: int) -> int:
         """Make one call; return the time until the next, in milliseconds."""
@@ -137,11 +126,7 @@ class JobSync:
             changes = step["changes"] if step["action"] == "update" else ()
             fields = ", ".join(change["field"] for change in changes)
             logger.info("declared job %s: %s%s", step["name"], step["action"], fields and f" {fields}")
-        if self._wants_all:
-            self._tell_problems(report["problems"])
-
-    def _tell_problems(self, problems: Sequence[Mapping[str, Any]]) -> None:
-        for problem in problems:
+        for problem in report["problems"] if self._wants_all else ():
             known = self._declarations.get(problem["name"])
             if known is not None and known.problem is not None:
                 continue  # the start has said so
@@ -149,7 +134,6 @@ class JobSync:
             self._say(f"job {problem['name']}", logging.ERROR, "%s; until then its job stays as it is", line)
 
     def _say(self, about: str, level: int, text: str, *words: str) -> None:
-        """Log a line unless it was the last one about the same."""
         line = text % tuple(words) if "%" in text else text
         before = self._said.get(about)
         if before == line or (before is None and about == "call" and level == logging.INFO):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,24 +23,19 @@ INTERVAL_MS: Final = 1000  # how often a log that grows is shipped
 IDLE_MS: Final = 60_000
 MAX_PARTS: Final = 500
 MAX_BYTES: Final = 1024 * 1024  # logs of one request, and bytes of the files; one chunk or line comes on top
-LEAST_BYTES: Final = 64 * 1024
-"""A scheduler that finds requests too large gets ever smaller ones, down to this."""
-
+LEAST_BYTES: Final = 64 * 1024  # requests that a scheduler finds too large get ever smaller, down to this
 MAX_ASKS: Final = 50  # logs that one request asks about: each may be a call of the scheduler's store
 SEARCHED: Final = 1000
 FIRST_PAUSE_MS: Final = 200
 LONGEST_PAUSE_MS: Final = 10_000
 STUCK_MS: Final = 60_000
+# logs that wait to be shipped; of more, the oldest that are over stay here alone until the next start
 MAX_LOGS: Final = 100_000
-"""Logs that wait to be shipped; of more, the oldest that are over stay here alone until the next start."""
-
 Key = tuple[int, int]
 
 
 @dataclass(slots=True)
 class _Shipment:
-    """How far a log is shipped."""
-
     run_id: int
     created_ms: int
     path: Path
@@ -50,6 +45,11 @@ class _Shipment:
     is_asked: bool = False  # the scheduler is to say first how far it has it
     not_before_ms: int = 0  # when there may be something to ship
     pause_ms: int = 0  # how long it waited last since the scheduler did not take what it was sent
+
+    @property
+    def key(self) -> Key:
+        """What makes it the log of one run."""
+        return self.run_id, self.created_ms
 
     @property
     def is_over(self) -> bool:
@@ -64,8 +64,6 @@ class _Shipment:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """What a request says of one log."""
-
     shipment: _Shipment
     part: LogPart
     next_line: int
@@ -108,11 +106,8 @@ class LogShipping:
         if is_wanted != self._is_wanted:
             self._is_wanted = is_wanted
             self._is_begun = False  # what ended meanwhile is asked about, as after a start
-            shipped, kept = (
-                "logs are shipped to the scheduler's log store",
-                "logs stay here: the scheduler has no log store",
-            )
-            logger.info(shipped if is_wanted else kept)
+            shipped = "logs are shipped to the scheduler's log store"
+            logger.info(shipped if is_wanted else "logs stay here: the scheduler has no log store")
             self.wakeup.set()
 
     def step(self, _now_ms: int) -> int:
@@ -120,28 +115,26 @@ class LogShipping:
         now_ms = self._clock.monotonic_ms()
         self._take_news()
         if not self._is_wanted:
-            self._forget_ended()
+            # only logs that still grow are kept in mind, for when the scheduler wants them after all
+            for one in [one for one in self._logs.values() if one.is_over]:
+                del self._logs[one.key]
             return INTERVAL_MS * 10
         if now_ms < self._not_before_ms:
             return self._not_before_ms - now_ms
-        self._begin()
+        if not self._is_begun:  # runs that ended before this start, or while no logs were wanted
+            self._is_begun = True
+            for run_id, created_ms, path in self._earlier():
+                if (run_id, created_ms) not in self._logs:
+                    self._add(_Shipment(run_id, created_ms, path, None, is_asked=True))
         sent = self._gather(now_ms)
         return self._ship(sent, now_ms) if sent else (INTERVAL_MS if self._logs else IDLE_MS)
-
-    def _begin(self) -> None:
-        """Ask about logs of runs that ended before this start, or while no logs were wanted."""
-        if self._is_begun:
-            return
-        self._is_begun = True
-        for run_id, created_ms, path in self._earlier():
-            if (run_id, created_ms) not in self._logs:
-                self._add(_Shipment(run_id, created_ms, path, None, is_asked=True))
 
     def _ship(self, sent: Sequence[_Sent], now_ms: int) -> int:
         try:
             receipts = self._client.ship_logs([one.part for one in sent])
         except TooLargeError as error:
-            return self._make_smaller(sent, error, now_ms)
+            self._make_smaller(sent, error, now_ms)
+            return 0
         except WireError as error:
             if isinstance(error, NotTakenError):
                 self._part(sent, now_ms)
@@ -171,15 +164,14 @@ class LogShipping:
     def _take_news(self) -> None:
         for _ in range(len(self._news)):
             log = self._news.popleft()
-            key = (log.run_id, log.created_ms)
-            known = self._logs.get(key)
+            known = self._logs.get((log.run_id, log.created_ms))
             if known is None:
                 self._add(_Shipment(log.run_id, log.created_ms, log.path, log))
             else:
                 known.log = log  # its file was opened again
 
     def _add(self, shipment: _Shipment) -> None:
-        self._logs[shipment.run_id, shipment.created_ms] = shipment
+        self._logs[shipment.key] = shipment
         while len(self._logs) > MAX_LOGS:
             first = islice(self._logs.items(), SEARCHED)
             oldest = next((key for key, one in first if one.is_over), next(iter(self._logs)))
@@ -189,23 +181,19 @@ class LogShipping:
                 text = "%d logs wait for the scheduler, and %d more stay here: it takes too few"
                 logger.warning(text, MAX_LOGS, self._dropped)
 
-    def _forget_ended(self) -> None:
-        """Keep in mind only logs that still grow, for when the scheduler wants them after all."""
-        for key in [key for key, one in self._logs.items() if one.is_over]:
-            del self._logs[key]
-
     def _gather(self, now_ms: int) -> list[_Sent]:
-        """Read what is to be shipped, at most one request's worth."""
         found: list[_Sent] = []
         size = asks = 0
-        for shipment in self._due(now_ms):
+        for shipment in list(self._logs.values()):  # those that were shipped last come last
+            if shipment.not_before_ms > now_ms and (shipment.pause_ms or not shipment.is_over):
+                continue
             if shipment.pause_ms and found:
                 continue  # what was not taken before travels by itself, so that it holds up no other
             sent = self._read(shipment, self._most - size, now_ms)
             if sent is None:
                 continue
             found.append(sent)
-            self._logs.move_to_end((shipment.run_id, shipment.created_ms))
+            self._logs.move_to_end(shipment.key)
             asks += shipment.is_asked
             size += sent.next_offset - shipment.offset
             is_alone = shipment.pause_ms > 0
@@ -213,15 +201,7 @@ class LogShipping:
                 break
         return found
 
-    def _due(self, now_ms: int) -> Iterator[_Shipment]:
-        """Yield logs that may have something to ship; those that were shipped last come last."""
-        for key in list(self._logs):
-            shipment = self._logs[key]
-            if shipment.not_before_ms <= now_ms or (shipment.is_over and not shipment.pause_ms):
-                yield shipment
-
     def _read(self, shipment: _Shipment, room: int, now_ms: int) -> _Sent | None:
-        """Return the next lines of a log, or None if there are none now."""
         # before the lines are read: what is written behind them is left for the next time
         is_over = shipment.is_over
         if shipment.is_asked:
@@ -253,14 +233,13 @@ class LogShipping:
         return _Sent(shipment, shipment.part("".join(pieces), is_end), line, offset)
 
     def _settle(self, sent: Sequence[_Sent], receipts: Sequence[LogReceipt], now_ms: int) -> None:
-        """Note how far the scheduler has what it was sent."""
         by_run = {receipt.run_id: receipt for receipt in receipts}
         for one in sent:
             shipment, receipt = one.shipment, by_run.get(one.shipment.run_id)
             if receipt is None:
                 self._wait(shipment, now_ms)
             elif receipt.settled:
-                del self._logs[shipment.run_id, shipment.created_ms]
+                del self._logs[shipment.key]
                 if receipt.message:
                     logger.info("the log of run %d stays here: %s", shipment.run_id, receipt.message)
             elif receipt.next_line == one.next_line and not shipment.is_asked:
@@ -293,16 +272,15 @@ class LogShipping:
         shipment.pause_ms = min(STUCK_MS, max(INTERVAL_MS, 2 * shipment.pause_ms))
         shipment.not_before_ms = now_ms + shipment.pause_ms
 
-    def _make_smaller(self, sent: Sequence[_Sent], error: TooLargeError, now_ms: int) -> int:
+    def _make_smaller(self, sent: Sequence[_Sent], error: TooLargeError, now_ms: int) -> None:
         """Send less from now on; a line that is too large by itself keeps only its own log waiting."""
         if self._most > LEAST_BYTES:
             self._most = max(LEAST_BYTES, self._most // 2)
-            return 0
+            return
         largest = max(sent, key=lambda one: len(one.part.content)).shipment
         logger.warning("the log of run %d stays here for now: %s", largest.run_id, error)
         largest.pause_ms = STUCK_MS
         self._wait(largest, now_ms)
-        return 0
 
     def _part(self, sent: Sequence[_Sent], now_ms: int) -> None:
         """Send fewer logs together, and let one that fails by itself wait: a store may be unable to take just that."""

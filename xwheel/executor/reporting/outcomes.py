@@ -9,7 +9,7 @@ from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.errors import WireError
-from xwheel.executor.journal.journal import Journal
+from xwheel.executor.journal import Journal
 from xwheel.executor.reporting.admin_client import AdminClient, CallRefusedError
 from xwheel.wire.messages import CallbackItem, RunKey
 
@@ -27,8 +27,6 @@ LONGEST_PARK_MS: Final = 600_000
 
 @dataclass(slots=True)
 class _Parked:
-    """An outcome that a scheduler refused while it answered."""
-
     until_ms: int = 0
     wait_ms: int = 0
 
@@ -58,7 +56,8 @@ class OutcomeDelivery:
             return wait_ms  # woken by a new outcome while the schedulers are down
         items = self._next()
         if not items:
-            return self._until_parked()
+            until_ms = min((parked.until_ms for parked in self._parked.values()), default=None)
+            return IDLE_MS if until_ms is None else max(1, until_ms - self._clock.monotonic_ms())
         try:
             delivered = self._deliver(items)
         except WireError as error:
@@ -66,20 +65,17 @@ class OutcomeDelivery:
                 self._parked.clear()  # the next answer may be another scheduler's
             return self._back_off(error, len(items))
         if delivered:
-            self._note_success(delivered)
+            if self._pause_ms:
+                logger.info("outcomes are delivered again")
+            self._pause_ms = 0
+            self._journal.acknowledge(delivered)
+            for item in delivered:
+                self._parked.pop(item.key, None)
         return 0
 
     def is_empty(self) -> bool:
         """Return whether every outcome is delivered."""
         return not self._journal.pending(1)
-
-    def _note_success(self, delivered: Sequence[CallbackItem]) -> None:
-        if self._pause_ms:
-            logger.info("outcomes are delivered again")
-        self._pause_ms = 0
-        self._journal.acknowledge(delivered)
-        for item in delivered:
-            self._parked.pop(item.key, None)
 
     def _next(self) -> list[CallbackItem]:
         """Choose a batch: outcomes that were never refused, or else refused ones whose time has come."""
@@ -151,12 +147,6 @@ class OutcomeDelivery:
         if proven:
             text = "the outcome of run %d waits %d s: %s"
             logger.warning(text, item.run_id, parked.wait_ms // 1000, problem)
-
-    def _until_parked(self) -> int:
-        if not self._parked:
-            return IDLE_MS
-        earliest_ms = min(parked.until_ms for parked in self._parked.values())
-        return max(1, earliest_ms - self._clock.monotonic_ms())
 
     def _back_off(self, error: WireError, count: int) -> int:
         if not self._pause_ms:

@@ -20,23 +20,21 @@ from xwheel.clock import SystemClock
 from xwheel.errors import ExecutorError, JobKilledError
 from xwheel.executor.context import CURRENT, JobContext
 from xwheel.executor.handlers import MARK, Handler
-from xwheel.executor.logs.run_log import second_text
+from xwheel.executor.logs.run_log import SECOND, second_text
 from xwheel.executor.running.execution import describe_error, message_of
-from xwheel.executor.running.process import MAX_REPORT, Order, ProcessReport
+from xwheel.executor.running.process import MAX_REPORT, Order
 from xwheel.executor.running.supervisor import divide
-from xwheel.wire.codec.fields import cut
+from xwheel.wire.codec import cut
 from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+# name under which the parent's main file is loaded, so that its ``__main__`` part does not run again
 MAIN: Final = "__xwheel_main__"
-"""Name under which the parent's main file is loaded, so that its ``__main__`` part does not run again."""
 
 
 class _Output:
-    """Writes lines to standard output, which is the run's log file."""
-
     def __init__(self) -> None:
         self._clock = SystemClock()
 
@@ -50,19 +48,6 @@ class _Output:
         sys.stdout.write(text)
 
 
-class _LogHandler(logging.Handler):
-    def __init__(self, output: _Output) -> None:
-        super().__init__()
-        self._output = output
-        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self._output.line(self.format(record))
-        except Exception:
-            self.handleError(record)
-
-
 def main(raw: dict[str, Any]) -> None:
     """Do what the parent ordered, report, and end this process."""
     order = msgspec.convert(raw, Order)
@@ -70,15 +55,17 @@ def main(raw: dict[str, Any]) -> None:
     divide(_take_control())
     output = _Output()
     _open_output()
-    logging.basicConfig(level=logging.INFO, handlers=[_LogHandler(output)])
+    form = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format=form, datefmt=SECOND)
     context = JobContext(order.request, output, order.started_ms)
     CURRENT.set(context)
     _obey_terminate(context)
-    report = _call(order, context, output) if order.data is None else _become(order, context, output)
-    data = msgspec.json.encode(report)
+    code, message = (_call if order.data is None else _become)(order, context, output)
+    message = cut(message, MAX_MESSAGE)
+    data = msgspec.json.encode((code, message))
     while len(data) > MAX_REPORT:  # control characters take six bytes each
-        report = ProcessReport(code=report.code, message=cut(report.message, len(report.message) // 2))
-        data = msgspec.json.encode(report)
+        message = cut(message, len(message) // 2)
+        data = msgspec.json.encode((code, message))
     sys.stdout.flush()
     os.write(order.report, data)
     logging.shutdown()
@@ -86,18 +73,20 @@ def main(raw: dict[str, Any]) -> None:
     os._exit(0)
 
 
-def _call(order: Order, context: JobContext, output: _Output) -> ProcessReport:
+def _call(order: Order, context: JobContext, output: _Output) -> tuple[int, str]:
     handler: Handler | None = None
     try:
-        handler = _find(order)
+        found = getattr(_load(order), MARK, None)
+        if not isinstance(found, Handler):
+            raise LookupError(f"{order.module}.{order.name} is no @job handler in a fresh interpreter")
+        handler = found
         if handler.init is not None:
             handler.init()
         value = handler.function(context) if handler.takes_context else handler.function()
-        message = message_of(context.result if value is None else value)
-        report = ProcessReport(code=OK, message=cut(message, MAX_MESSAGE))
+        report = OK, message_of(context.result if value is None else value)
     except BaseException as error:
         output.line("".join(traceback.format_exception(error)).rstrip())
-        report = ProcessReport(code=FAIL, message=cut(describe_error(error), MAX_MESSAGE))
+        report = FAIL, describe_error(error)
     if handler is not None and handler.destroy is not None:
         try:
             handler.destroy()
@@ -106,7 +95,7 @@ def _call(order: Order, context: JobContext, output: _Output) -> ProcessReport:
     return report
 
 
-def _become(order: Order, context: JobContext, output: _Output) -> ProcessReport:
+def _become(order: Order, context: JobContext, output: _Output) -> tuple[int, str]:
     """Become the program that a glue type prepares; return only if that fails."""
     try:
         prepare: Any = _load(order)
@@ -118,10 +107,10 @@ def _become(order: Order, context: JobContext, output: _Output) -> ProcessReport
         os.execvp(arguments[0], arguments)  # noqa: S606 -- no shell, as it must be
     except ExecutorError as error:  # said for people; where it was raised tells them nothing
         output.line(describe_error(error))
-        return ProcessReport(code=FAIL, message=cut(str(error), MAX_MESSAGE))
+        return FAIL, str(error)
     except BaseException as error:
         output.line("".join(traceback.format_exception(error)).rstrip())
-        return ProcessReport(code=FAIL, message=cut(describe_error(error), MAX_MESSAGE))
+        return FAIL, describe_error(error)
 
 
 def _load(order: Order) -> object:
@@ -129,13 +118,6 @@ def _load(order: Order) -> object:
     for part in order.name.split("."):
         found = getattr(found, part)
     return found
-
-
-def _find(order: Order) -> Handler:
-    handler = getattr(_load(order), MARK, None)
-    if not isinstance(handler, Handler):
-        raise LookupError(f"{order.module}.{order.name} is no @job handler in a fresh interpreter")
-    return handler
 
 
 def _load_main(path: str) -> object:

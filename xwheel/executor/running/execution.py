@@ -6,9 +6,10 @@ import asyncio
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,9 +20,12 @@ from xwheel.executor.logs.run_log import RunLog
 from xwheel.executor.running.interrupts import interrupt, take_back
 from xwheel.model import RunState
 from xwheel.model.reasons import RunReason
-from xwheel.wire.codec.fields import cut
+from xwheel.wire.codec import cut
 from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK, TEXT_COVER, TEXT_KILLED, TIMEOUT
 from xwheel.wire.messages import CallbackItem, RunKey, TriggerRequest
+
+if TYPE_CHECKING:
+    from xwheel.timer import Timeout  # the process of a handler needs none
 
 MAX_REPR: Final = 1000
 MAX_SHOWN: Final = 1000  # characters of a parameter or a result in the log
@@ -51,8 +55,10 @@ class Ending:
 KILLED: Final = Ending(RunState.KILLED, FAIL, RunReason.KILLED, TEXT_KILLED)
 COVERED: Final = Ending(RunState.KILLED, FAIL, RunReason.COVERED, TEXT_COVER)
 STOPPED: Final = Ending(RunState.KILLED, FAIL, RunReason.EXECUTOR_STOPPED, "the executor was stopped")
-NOT_STARTED: Final = Ending(
-    RunState.FAILED, FAIL, RunReason.NOT_STARTED, "the executor did not start this run"
+NOT_STARTED: Final = Ending(RunState.FAILED, FAIL, RunReason.NOT_STARTED, "the executor did not start this run")
+
+GIVEN_BACK: Final = Ending(
+    RunState.FAILED, FAIL, RunReason.FAILED_OVER, "the executor gave this run back before it was due"
 )
 
 
@@ -62,7 +68,6 @@ def timed_out(seconds: int) -> Ending:
     return Ending(RunState.TIMED_OUT, TIMEOUT, RunReason.TIMED_OUT, text, JobTimeoutError)
 
 
-@dataclass(slots=True, eq=False)
 class Execution:
     """A run, its handler, and the means to end it.
 
@@ -70,22 +75,34 @@ class Execution:
     between a handler's end and an exception injected into its thread, or a signal sent to its process.
     """
 
-    request: TriggerRequest
-    handler: Handler
-    key: RunKey
-    stage: Stage = Stage.ADMITTED
+    # what most runs never change stands in the class, which costs a run nothing
+    stage = Stage.ADMITTED
     ending: Ending | None = None
-    placed: bool = False
-    reported: bool = False
-    abandoned: bool = False
-    started_ms: int = 0
+    placed = False
+    abandoned = False  # its handler will not end; reported already
+    start_ms = 0  # when it is due, by the monotonic clock; 0 for one that came when it was
+    started_ms = 0
     context: JobContext | None = None
     log: RunLog | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    thread_id: int = 0  # of the thread into which errors may be raised, or 0
+    thread_id = 0  # of the thread into which errors may be raised, or 0
+    is_injected = False  # one may be on its way there
     task: asyncio.Task[None] | None = None
     force: Callable[[int], None] | None = None  # ends its process, each round harder
-    timer: int = -1  # number of the timer that limits its time, or -1
+    timer: Timeout | None = None  # limits its time
+
+    def __init__(self, request: TriggerRequest, handler: Handler, key: RunKey) -> None:
+        self.request = request
+        self.handler = handler
+        self.key = key
+        self.lock = threading.Lock()
+
+    def forced_by(self, push: Callable[[int], None]) -> None:
+        """Let the run be ended so from now on, and at once if a kill came before there was anything to end."""
+        with self.lock:
+            self.force = push
+            ending = self.ending
+        if ending is not None:
+            push(0)
 
     def begin(self, log: RunLog, started_ms: int) -> JobContext:
         """Make the context, just before the handler is called."""
@@ -103,12 +120,13 @@ class Execution:
         """Forbid injections, and take back one that was not raised yet."""
         with self.lock:
             thread_id, self.thread_id = self.thread_id, 0
-            if thread_id:
+            if thread_id and self.is_injected:
                 take_back(thread_id)
 
     def inject(self, error: type[ExecutorError]) -> bool:
         """Raise an error inside the handler's thread; return False if it is to be tried again shortly."""
         with self.lock:
+            self.is_injected = True
             return not self.thread_id or interrupt(self.thread_id, error)
 
     def succeeded(self, value: object, now_ms: int) -> CallbackItem:
@@ -121,18 +139,16 @@ class Execution:
 
     def failed(self, error: BaseException, now_ms: int) -> CallbackItem:
         """Return the outcome of a handler that raised; its traceback goes to the run's log."""
-        if self.ending is not None:
-            return self.ended(self.ending, now_ms)
-        if self.log is not None:
+        if self.ending is None and self.log is not None:
             self.log.line("".join(traceback.format_exception(error)).rstrip())
-        return self._outcome(FAIL, RunState.FAILED, RunReason.PLAIN, describe_error(error), now_ms)
+        return self.outcome(FAIL, describe_error(error), now_ms)
 
     def ended(self, ending: Ending, now_ms: int, note: str = "") -> CallbackItem:
         """Return the outcome of a run that was made to end."""
         return self._outcome(ending.code, ending.state, ending.reason, ending.message + note, now_ms)
 
     def outcome(self, code: int, message: str, now_ms: int) -> CallbackItem:
-        """Return the outcome that a process handler reports."""
+        """Return the outcome that is reported with a code; why a run was made to end counts more."""
         if self.ending is not None:
             return self.ended(self.ending, now_ms)
         state = RunState.SUCCEEDED if code == OK else RunState.FAILED
@@ -144,9 +160,7 @@ class Execution:
             is_told = outcome.state is not RunState.SUCCEEDED or not self.log.is_silent
             self.log.close(closing_line(outcome) if is_told else "")
 
-    def _outcome(
-        self, code: int, state: RunState, reason: RunReason, message: str, now_ms: int
-    ) -> CallbackItem:
+    def _outcome(self, code: int, state: RunState, reason: RunReason, message: str, now_ms: int) -> CallbackItem:
         return CallbackItem(
             run_id=self.key.run_id,
             job_id=self.key.job_id,
@@ -197,12 +211,7 @@ def message_of(value: object) -> str:
         return value
     try:
         return msgspec.json.encode(value).decode()
-    except BaseException:  # the handler's own code runs here
-        return _repr(value)
-
-
-def _repr(value: object) -> str:
-    try:
-        return cut(repr(value), MAX_REPR)
-    except BaseException:  # the handler's own code runs here
+    except BaseException:  # the handler's own code runs here, and in its repr
+        with suppress(BaseException):
+            return cut(repr(value), MAX_REPR)
         return f"({type(value).__name__} that cannot be shown)"

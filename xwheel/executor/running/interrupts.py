@@ -12,14 +12,12 @@ from typing import Final
 _PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
 _RUN_LOG: Final = str(Path(__file__).parents[1] / "logs" / "run_log.py")
 
-
+# functions of Python's own that take a lock for their caller, or give it back
 _AT_LOCKS: Final = frozenset({
     "acquire", "release", "__enter__", "__exit__",  # conditions, semaphores, log handlers, and what is like them
     "_acquire_restore", "_release_save",  # of conditions, around a wait
     "_acquireLock", "_releaseLock",  # of logging, until Python 3.12
 })  # fmt: skip
-"""Functions of Python's own that take a lock for their caller, or give it back."""
-
 _HANDLE: Final = logging.Handler.handle.__code__  # from Python 3.13 on it takes the lock by itself
 
 

@@ -3,19 +3,23 @@
 The child gets its work as one JSON line on standard input and divides: one process calls the handler, the other
 one supervises it (:mod:`xwheel.executor.running.supervisor`) and keeps that pipe. A byte in the pipe, or its
 end when the executor dies, even by ``kill -9``, makes it kill everything. Standard output and error are the
-run's log file; those of a program, which the process may become, are a pipe that
-:mod:`xwheel.executor.logs.output` brings there.
+run's log file; those of a program, which the process may become, are a pipe that is copied there while it runs.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import logging
 import os
+import re
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +28,6 @@ import msgspec
 from xwheel.clock import Clock
 from xwheel.config import ENV_PREFIX
 from xwheel.executor.context import JobContext
-from xwheel.executor.logs.output import copy_output, last_lines
 from xwheel.executor.logs.run_log import RunLog
 from xwheel.executor.running.execution import Execution
 from xwheel.wire.contract import FAIL, OK
@@ -33,13 +36,18 @@ from xwheel.wire.messages import CallbackItem, TriggerRequest
 logger = logging.getLogger(__name__)
 
 MAX_REPORT: Final = 64 * 1024  # what fits a pipe, so that the child can write its report before anybody reads
+# rounds of a kill after which the supervisor is not trusted any more and its group is killed from here
 LAST_ROUND: Final = 5
-"""Rounds of a kill after which the supervisor is not trusted any more and its group is killed from here."""
-
+# what programs get of the executor's environment
 PASSED: Final = (
     "HOME", "LANG", "LANGUAGE", "LC_*", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"
 )  # fmt: skip
-"""What programs get of the executor's environment."""
+CHUNK: Final = 64 * 1024
+# chunks read after the supervisor's end: a pipe holds less, so more would come from a process that escaped
+LAST_CHUNKS: Final = 64
+LAST_LINES: Final = 5
+LAST_CHARS: Final = 1000  # what is kept of the end of an output
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 BOOT: Final = (
     "import sys, json; order = json.loads(sys.stdin.buffer.readline()); sys.path[:] = order['path'];"
@@ -58,13 +66,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     started_ms: int
     report: int  # descriptor that takes the report
     data: dict[str, Any] | None = None  # what prepares a program is handed; None if it is the handler itself
-
-
-class ProcessReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the child says at its end."""
-
-    code: int
-    message: str
 
 
 def run_in_process(
@@ -88,11 +89,10 @@ def run_in_process(
         return execution.failed(error, clock.now_ms())
     finally:
         os.close(read_end)
-    if report is None and execution.handler.command is not None:
-        return execution.outcome(*_judge_exit(status, end), clock.now_ms())
     if report is None:
-        return execution.outcome(FAIL, _describe_exit(status), clock.now_ms())
-    return execution.outcome(report.code, report.message, clock.now_ms())
+        is_program = execution.handler.command is not None
+        report = _judge_exit(status, end) if is_program else (FAIL, _describe_exit(status))
+    return execution.outcome(*report, clock.now_ms())
 
 
 def _spawn(
@@ -140,17 +140,8 @@ def _interpreter() -> str:
 
 
 def _wait(execution: Execution, child: subprocess.Popen[bytes], log: RunLog, report: int) -> tuple[int, str]:
-    """Wait until the supervisor ends, and kill what is left of its group.
-
-    Returns its wait status, which is the handler's, and the end of what a program wrote.
-    """
-    push = _pusher(child)
-    with execution.lock:
-        execution.force = push
-        ending = execution.ending
-    if ending is not None:  # the kill came before there was a process to signal
-        push(0)
-    end = "" if child.stdout is None else copy_output(child.stdout.fileno(), report, log)
+    execution.forced_by(partial(_push, child))
+    end = "" if child.stdout is None else _copy_output(child.stdout.fileno(), report, log)
     # the zombie keeps its number, so the group cannot be another one while we signal it
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     with execution.lock:
@@ -159,17 +150,55 @@ def _wait(execution: Execution, child: subprocess.Popen[bytes], log: RunLog, rep
     return child.wait(), end
 
 
-def _pusher(child: subprocess.Popen[bytes]) -> Callable[[int], None]:
-    def push(round_number: int) -> None:
-        if round_number == 0:
-            _signal_group(child.pid, signal.SIGTERM)
-        elif round_number < LAST_ROUND and child.stdin is not None:
-            with contextlib.suppress(OSError):
-                os.write(child.stdin.fileno(), b"k")
-        else:
-            _signal_group(child.pid, signal.SIGKILL)
+def _copy_output(source: int, report: int, log: RunLog) -> str:
+    """Copy until every writer has closed the pipe, or the supervisor has ended and what it left is read.
 
-    return push
+    Bytes that are not UTF-8 become replacement characters; what is beyond the log's limit is read and dropped there.
+    The supervisor holds the other end of the pipe ``report`` until it ends. Returns the end of what was written,
+    :data:`LAST_CHARS` at most.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    os.set_blocking(source, False)
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    poll.register(report, 0)
+    left = LAST_CHUNKS
+    has_ended = False
+    end = ""
+    while left:
+        if not has_ended:
+            has_ended = any(descriptor == report for descriptor, _ in poll.poll())
+        try:
+            data = os.read(source, CHUNK)
+        except BlockingIOError:
+            if has_ended:
+                break
+            continue
+        if not data:
+            break
+        left -= has_ended
+        text = decoder.decode(data)
+        log.raw(text)
+        end = (end + text[-LAST_CHARS:])[-LAST_CHARS:]
+    text = decoder.decode(b"", True)
+    log.raw(text)
+    return (end + text)[-LAST_CHARS:]
+
+
+def _last_lines(end: str) -> str:
+    lines = (_TERMINAL.sub("", line) for line in end.splitlines())
+    plain = ("".join(char for char in line if char.isprintable() or char == "\t").strip() for line in lines)
+    return " / ".join([line for line in plain if line][-LAST_LINES:])
+
+
+def _push(child: subprocess.Popen[bytes], round_number: int) -> None:
+    if round_number == 0:
+        _signal_group(child.pid, signal.SIGTERM)
+    elif round_number < LAST_ROUND and child.stdin is not None:
+        with contextlib.suppress(OSError):
+            os.write(child.stdin.fileno(), b"k")
+    else:
+        _signal_group(child.pid, signal.SIGKILL)
 
 
 def _signal_group(group: int, number: int) -> None:
@@ -177,14 +206,10 @@ def _signal_group(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-def _read_report(read_end: int) -> ProcessReport | None:
+def _read_report(read_end: int) -> tuple[int, str] | None:
     try:
-        data = os.read(read_end, MAX_REPORT)
-    except BlockingIOError:
-        return None
-    try:
-        return msgspec.json.decode(data, type=ProcessReport)
-    except msgspec.DecodeError:
+        return msgspec.json.decode(os.read(read_end, MAX_REPORT), type=tuple[int, str])
+    except (BlockingIOError, msgspec.DecodeError):
         return None
 
 
@@ -206,7 +231,7 @@ def _judge_exit(status: int, end: str) -> tuple[int, str]:
     if status < 0:
         with contextlib.suppress(ValueError):
             text += f" ({signal.Signals(-status).name})"
-    said = last_lines(end)
+    said = _last_lines(end)
     return FAIL, f"{text}: {said}" if said else text
 
 
@@ -219,11 +244,7 @@ def _environment(trace_parent: str, passed: Sequence[str] | None) -> dict[str, s
     if passed is not None:
         kept = plain_environment(passed)
     else:
-        kept = {
-            name: os.environ[name]
-            for name in os.environ
-            if not (name.startswith(ENV_PREFIX) and "__" in name)
-        }
+        kept = {name: os.environ[name] for name in os.environ if not (name.startswith(ENV_PREFIX) and "__" in name)}
     return {**kept, "TRACEPARENT": trace_parent} if trace_parent else kept
 
 
@@ -232,9 +253,5 @@ def plain_environment(passed: Sequence[str] = PASSED) -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(ENV_PREFIX) and any(_is_meant(name, pattern) for pattern in passed)
+        if not name.startswith(ENV_PREFIX) and any(fnmatchcase(name, pattern) for pattern in passed)
     }
-
-
-def _is_meant(name: str, pattern: str) -> bool:
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Final
 
 PR_SET_CHILD_SUBREAPER: Final = 36
+# after this long what cannot be killed is left: processes of another user, or ones that hang in the kernel
 SWEEP_S: Final = 10.0
-"""After this long what cannot be killed is left: processes of another user, or ones that hang in the kernel."""
-
 PAUSE_S: Final = 0.002
 
 
@@ -53,7 +52,6 @@ def divide(control: int) -> None:
 
 
 def _watch(worker: int, control: int, wakeup: int) -> int:
-    """Wait for the worker's end, kill what it left, and return its wait status."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(wakeup, select.POLLIN)
@@ -94,7 +92,6 @@ def _kill(pid: int) -> bool:
 
 
 def _reap(worker: int) -> int | None:
-    """Reap all children that ended; return the worker's status if it is among them."""
     status: int | None = None
     with contextlib.suppress(ChildProcessError):
         while True:

@@ -19,6 +19,7 @@ from xwheel.wire.messages import CallbackItem, ExecutionState, StateAnswer
 IDLE: Final = "idle"
 TOLD: Final = "told"
 KILLED: Final = "killed"
+NEVER_MS: Final = 2**62  # the limit of a run without one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +53,9 @@ def decide_gone(row: OpenRun, missing_ms: int, now_ms: int, rules: CheckRules) -
     lost_ms = max(missing_ms, row.accepted_ms or row.dispatched_ms) + rules.gone_ms
     if now_ms <= lost_ms:
         return decide_silent(row, now_ms, lost_ms + 1 - now_ms, rules)
-    if row.instance:
-        text = f"executor instance {row.instance} at {row.address} is gone and reported no end"
-        return _end(row, RunState.LOST, RunReason.INSTANCE_GONE, text)
-    return _end(
-        row, RunState.LOST, RunReason.EXECUTOR_GONE, f"executor {row.address} is gone and reported no end"
-    )
+    reason = RunReason.INSTANCE_GONE if row.instance else RunReason.EXECUTOR_GONE
+    who = f"instance {row.instance} at {row.address}" if row.instance else row.address
+    return _end(row, RunState.LOST, reason, f"executor {who} is gone and reported no end")
 
 
 def decide_known_dead(row: OpenRun) -> Decision:
@@ -68,32 +66,25 @@ def decide_known_dead(row: OpenRun) -> Decision:
 
 def decide_silent(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:
     """Decide about a run whose executor is registered and gave no usable answer: it is asked again, never lost."""
-    limit_ms = _silence_limit_ms(row, rules)
-    if limit_ms is not None and limit_ms <= now_ms:
+    # one that says nothing has another grace after the limit
+    limit_ms = _limit_ms(row, row.accepted_ms or row.dispatched_ms, rules) + rules.deadline_grace_ms
+    if limit_ms <= now_ms:
         return _deadline(row)
-    check_ms = now_ms + wait_ms if limit_ms is None else min(now_ms + wait_ms, limit_ms)
-    return Decision(row=row, check_ms=check_ms, reason=row.reason)
+    return Decision(row=row, check_ms=min(now_ms + wait_ms, limit_ms), reason=row.reason)
 
 
 def decide_state(row: OpenRun, answer: StateAnswer, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:
-    """Decide by what the journal of an xwheel executor says.
-
-    If the answer settles nothing, it is asked again after ``wait_ms``.
-    """
+    """Decide by an xwheel executor's journal; if that settles nothing, it is asked again after ``wait_ms``."""
     if answer.state is ExecutionState.FINISHED:
-        item = answer.outcome
-        if item is None or (item.run_id, item.job_id, item.created_ms) != (
-            row.id,
-            row.job_id,
-            row.created_ms,
-        ):
+        end = answer.outcome
+        if end is None or (end.run_id, end.job_id, end.created_ms) != (row.id, row.job_id, row.created_ms):
             return decide_silent(row, now_ms, wait_ms, rules)
-        return Decision(row=row, outcome=outcome_of(item))
+        return Decision(row=row, outcome=outcome_of(end))
     if answer.state is ExecutionState.UNKNOWN:
         return _unknown_there(row, now_ms, wait_ms, rules)
     begun_ms = now_ms - answer.running_ms  # one that waits in the executor's queue begins now at the earliest
     limit_ms = _limit_ms(row, begun_ms, rules)
-    if answer.state is ExecutionState.STARTED and limit_ms is not None and limit_ms <= now_ms:
+    if answer.state is ExecutionState.STARTED and limit_ms <= now_ms:
         return _deadline(row, kill=True)
     accepted = row.state is RunState.DISPATCHING
     if row.kill_requested:
@@ -123,7 +114,7 @@ def decide_idle(
     accepted = row.state is RunState.DISPATCHING  # never sent again under this id: it counts as running
     limit_ms = _limit_ms(row, now_ms if begun_ms is None else begun_ms, rules)
     silence_ms = rules.deadline_grace_ms if idle is None else 0
-    if limit_ms is not None and limit_ms + silence_ms <= now_ms:
+    if limit_ms + silence_ms <= now_ms:
         return _deadline(row, kill=row.kill_requested and read_mark(row.reason)[0] != TOLD)
     if idle:
         return _idle(row, now_ms, wait_ms, rules)
@@ -131,7 +122,7 @@ def decide_idle(
         mark = row.reason if idle is None else ""
         return Decision(row=row, check_ms=now_ms + wait_ms, reason=mark, kill=True, accepted=accepted)
     if idle is None:
-        check_ms = now_ms + wait_ms if limit_ms is None else min(now_ms + wait_ms, limit_ms + silence_ms)
+        check_ms = min(now_ms + wait_ms, limit_ms + silence_ms)
         return Decision(row=row, check_ms=check_ms, reason=row.reason, accepted=accepted)
     return Decision(row=row, check_ms=_next_check(now_ms, limit_ms, rules), accepted=accepted)
 
@@ -162,9 +153,8 @@ def begun_at(row: OpenRun, others: Iterable[Ahead]) -> int | None:
     """
     begun_ms = row.accepted_ms or row.dispatched_ms
     for other in others:
-        if other.job_id != row.job_id or other.address != row.address:
-            continue
-        if other.dispatched_ms >= row.dispatched_ms:
+        is_same_queue = (other.job_id, other.address) == (row.job_id, row.address)
+        if not is_same_queue or other.dispatched_ms >= row.dispatched_ms:
             continue
         if other.finished_ms is None:
             return None
@@ -174,11 +164,10 @@ def begun_at(row: OpenRun, others: Iterable[Ahead]) -> int | None:
 
 def may_be_overdue(row: OpenRun, now_ms: int, rules: CheckRules) -> bool:
     """Return whether a run that was never kept waiting would be past its limit."""
-    limit_ms = _limit_ms(row, row.accepted_ms or row.dispatched_ms, rules)
-    return limit_ms is not None and limit_ms <= now_ms
+    return _limit_ms(row, row.accepted_ms or row.dispatched_ms, rules) <= now_ms
 
 
-def first_check_ms(at_ms: int, timeout_s: int, *, check_after_ms: int, deadline_grace_ms: int) -> int:
+def first_check_ms(at_ms: int, timeout_s: int, check_after_ms: int, deadline_grace_ms: int) -> int:
     """Return when a run accepted at ``at_ms`` is checked: after a while, or once past its time limit."""
     if timeout_s <= 0:
         return at_ms + check_after_ms
@@ -189,12 +178,7 @@ def outcome_of(item: CallbackItem) -> Outcome:
     """Return an outcome out of a journal as its callback would have brought it."""
     reason, message = reported(item.reason, item.message)
     return Outcome(
-        run_id=item.run_id,
-        state=item.state,
-        reason=reason,
-        code=item.code,
-        message=message,
-        created_ms=item.created_ms,
+        run_id=item.run_id, state=item.state, reason=reason, code=item.code, message=message, created_ms=item.created_ms
     )
 
 
@@ -215,26 +199,19 @@ def _unknown_there(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) -
     return _end(row, RunState.LOST, RunReason.UNKNOWN_THERE, f"executor {row.address} does not know the run")
 
 
-def _limit_ms(row: OpenRun, begun_ms: int, rules: CheckRules) -> int | None:
-    return begun_ms + row.timeout_s * 1000 + rules.deadline_grace_ms if row.timeout_s > 0 else None
+def _limit_ms(row: OpenRun, begun_ms: int, rules: CheckRules) -> int:
+    return begun_ms + row.timeout_s * 1000 + rules.deadline_grace_ms if row.timeout_s > 0 else NEVER_MS
 
 
-def _next_check(now_ms: int, limit_ms: int | None, rules: CheckRules) -> int:
-    check_ms = now_ms + rules.check_after_ms
-    return check_ms if limit_ms is None else max(now_ms + 1, min(check_ms, limit_ms))
-
-
-def _silence_limit_ms(row: OpenRun, rules: CheckRules) -> int | None:
-    """Return when a run whose executor says nothing counts as over: another grace after its limit."""
-    limit_ms = _limit_ms(row, row.accepted_ms or row.dispatched_ms, rules)
-    return None if limit_ms is None else limit_ms + rules.deadline_grace_ms
+def _next_check(now_ms: int, limit_ms: int, rules: CheckRules) -> int:
+    return max(now_ms + 1, min(now_ms + rules.check_after_ms, limit_ms))
 
 
 def _deadline(row: OpenRun, *, kill: bool = False) -> Decision:
     # a run that a person wanted to end gets no retry
     state = RunState.KILLED if row.kill_requested else RunState.TIMED_OUT
     text = f"executor {row.address} reported no end within the time limit of {row.timeout_s} s"
-    return Decision(row=row, outcome=_outcome(row, state, RunReason.DEADLINE, text), kill=kill)
+    return _end(row, state, RunReason.DEADLINE, text, kill=kill)
 
 
 def _no_report(row: OpenRun, why: str) -> Decision:
@@ -242,9 +219,6 @@ def _no_report(row: OpenRun, why: str) -> Decision:
     return _end(row, state, RunReason.NO_REPORT, f"executor {row.address} {why} and reported no end")
 
 
-def _end(row: OpenRun, state: RunState, reason: RunReason, message: str) -> Decision:
-    return Decision(row=row, outcome=_outcome(row, state, reason, message))
-
-
-def _outcome(row: OpenRun, state: RunState, reason: RunReason, message: str) -> Outcome:
-    return Outcome(run_id=row.id, state=state, reason=reason, message=message, created_ms=row.created_ms)
+def _end(row: OpenRun, state: RunState, reason: RunReason, message: str, *, kill: bool = False) -> Decision:
+    end = Outcome(run_id=row.id, state=state, reason=reason, message=message, created_ms=row.created_ms)
+    return Decision(row=row, outcome=end, kill=kill)

@@ -9,22 +9,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from xwheel.model import RegisteredExecutor, RunState
-from xwheel.scheduler.check.decide import (
-    KILLED,
-    CheckRules,
-    Decision,
-    begun_at,
-    decide_gone,
-    decide_idle,
-    decide_known_dead,
-    decide_marked,
-    decide_silent,
-    decide_state,
-    may_be_overdue,
-)
+from xwheel.scheduler.check import decide
+from xwheel.scheduler.check.decide import KILLED, CheckRules, Decision
 from xwheel.scheduler.check.questions import KEYS, Backoff, QuestionKind, Reply, RunQuestion, RunQuestions
 from xwheel.scheduler.cluster.contract import Lease
-from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.executors.registry import ExecutorRegistry, name_of
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.storage import open_runs, runs
 from xwheel.storage.database import changes
@@ -47,8 +36,6 @@ UNANSWERED_MS: Final = 10_000
 KILL_WAIT_MS: Final = 2000
 SILENT_WAIT_MS: Final = 5000
 LONGEST_WAIT_MS: Final = 60_000
-
-Where = tuple[int, str, str]
 
 
 @dataclass(eq=False, repr=False)
@@ -95,8 +82,6 @@ class CheckLoop:
             self.questions.start()
         return 0 if more or len(self.questions) else READ_MS
 
-    # -- finding due rows -----------------------------------------------------------------------------------
-
     def _hurry(self, now_ms: int) -> bool:
         """Make runs of executors that left, died or restarted due, one batch; return whether there are more."""
         partitions = list(self.lease.epochs)
@@ -106,14 +91,13 @@ class CheckLoop:
             self._sweep_at_ms = now_ms + SWEEP_MS
             with self.db.read() as conn:
                 holders = open_runs.list_holders(conn, partitions, now_ms)
-            live = self._live(now_ms)
-            self._hurried.extend(holder for holder in holders if _where(holder) not in live)
+            live = self.registry.by_name(now_ms)
+            self._hurried.extend(holder for holder in holders if name_of(holder) not in live)
         if not self._hurried:
             return False
+        later, after_id = self._hurried[0], self._hurried_id
         with self.db.read() as conn:
-            ids = open_runs.find_later(
-                conn, self._hurried[0], partitions, now_ms, after_id=self._hurried_id, limit=BATCH
-            )
+            ids = open_runs.find_later(conn, later, partitions, now_ms, after_id=after_id, limit=BATCH)
         if ids:
             self.db.transaction(lambda conn: self._make_due(conn, ids, now_ms))
             self._hurried_id = ids[-1]  # those before were checked and put off again meanwhile
@@ -128,20 +112,15 @@ class CheckLoop:
             return news
         with self.db.read() as conn:
             holders = open_runs.list_holders(conn, partitions, now_ms)
-        instances = {(holder.group_id, holder.instance) for holder in holders}
-        addresses = {(holder.group_id, holder.address) for holder in holders}
-        return [
-            item
-            for item in news
-            if (item.group_id, item.instance or item.address) in (instances if item.instance else addresses)
-        ]
+        held = {(item.group_id, item.instance, "") for item in holders}
+        held |= {(item.group_id, "", item.address) for item in holders}
+        return [item for item in news if name_of(item) in held]
 
     def _make_due(self, conn: Connection, ids: Sequence[int], now_ms: int) -> None:
         epochs = self.lease.lock(conn)
         locked = open_runs.lock_checks(conn, ids)
-        open_runs.update_checks(
-            conn, [(run_id, now_ms) for run_id, row in sorted(locked.items()) if row[0] in epochs]
-        )
+        due = [(run_id, now_ms) for run_id, row in sorted(locked.items()) if row[0] in epochs]
+        open_runs.update_checks(conn, due)
 
     def _read_due(self, now_ms: int) -> bool:
         """Take up one batch of due rows; return whether there are more."""
@@ -169,26 +148,23 @@ class CheckLoop:
         self, rows: Sequence[OpenRun], now_ms: int
     ) -> tuple[list[Decision], dict[tuple[str, int], tuple[RegisteredExecutor, list[OpenRun]]]]:
         """Return what can be decided without asking, and the rows to ask each executor about, many in one question."""
-        live = self._live(now_ms)
+        live = self.registry.by_name(now_ms)
         settled: list[Decision] = []
         asked: dict[tuple[str, int], tuple[RegisteredExecutor, list[OpenRun]]] = {}
         for row in rows:
             holder = Holder(row.group_id, row.address, row.instance)
-            executor = live.get(_where(holder))
+            executor = live.get(name_of(holder))
             if executor is None:
                 missing_ms = self.registry.missing_since(holder, now_ms)
-                settled.append(decide_gone(row, missing_ms, now_ms, self.rules))
-                continue
-            marked = decide_marked(row, now_ms, self.rules)
-            if marked is not None:
+                settled.append(decide.decide_gone(row, missing_ms, now_ms, self.rules))
+            elif marked := decide.decide_marked(row, now_ms, self.rules):
                 settled.append(marked)
-                continue
-            key = (executor.address, 0 if row.instance else row.job_id)
-            asked.setdefault(key, (executor, []))[1].append(row)
+            else:
+                key = (executor.address, 0 if row.instance else row.job_id)
+                asked.setdefault(key, (executor, []))[1].append(row)
         return settled, asked
 
     def _claim(self, conn: Connection, moves: Mapping[int, tuple[int, int]]) -> set[int]:
-        """Move checks on under our lease; return which were still as we read them."""
         epochs = self.lease.lock(conn)
         locked = open_runs.lock_checks(conn, moves)
         ours = sorted(
@@ -199,16 +175,6 @@ class CheckLoop:
         open_runs.update_checks(conn, [(run_id, moves[run_id][1]) for run_id in ours])
         return set(ours)
 
-    def _live(self, now_ms: int) -> dict[Where, RegisteredExecutor]:
-        """Return live executors by how rows name them: instances, or the addresses of foreign ones.
-
-        One that restarted on another port is there twice for a while: its last beat tells where it lives now.
-        """
-        found = sorted(self.registry.all(now_ms), key=lambda item: item.seen_ms)
-        return {_where(Holder(item.group_id, item.address, item.instance)): item for item in found}
-
-    # -- taking answers -------------------------------------------------------------------------------------
-
     def _take(self, replies: Iterable[Reply], now_ms: int) -> None:
         decided: list[tuple[Decision, RunQuestion]] = []
         silent: dict[str, int] = {}  # one try each, however many questions an executor left without an answer
@@ -216,13 +182,8 @@ class CheckLoop:
             question = reply.question
             address = question.executor.address
             if reply.error:
-                logger.info(
-                    "%s gave no answer about %d runs, first %d: %s",
-                    address,
-                    len(question.rows),
-                    question.rows[0].id,
-                    reply.error,
-                )
+                count, first = len(question.rows), question.rows[0].id
+                logger.info("%s gave no answer about %d runs, first %d: %s", address, count, first, reply.error)
             if question.kind is QuestionKind.KILL:
                 self._note_kill(reply, now_ms)
                 continue
@@ -230,9 +191,9 @@ class CheckLoop:
                 self._silent_waits.forget(address)
             elif address not in silent:
                 silent[address] = self._silent_waits.next_ms(address)
-            decide = self._states if question.kind is QuestionKind.STATES else self._idle
+            read = self._states if question.kind is QuestionKind.STATES else self._idle
             wait_ms = silent.get(address, SILENT_WAIT_MS)
-            decided.extend((decision, question) for decision in decide(reply, now_ms, wait_ms))
+            decided.extend((decision, question) for decision in read(reply, now_ms, wait_ms))
         self._close([decision for decision, _ in decided if decision.outcome])
         self._move([pair for pair in decided if not pair[0].outcome], now_ms)
         self._send_kills([pair for pair in decided if pair[0].kill], now_ms)
@@ -244,11 +205,11 @@ class CheckLoop:
             answer = reply.states.get(row.id)
             wait_ms = self._wait_ms(row, again_ms)
             if answer is None and is_dead:
-                yield decide_known_dead(row)
+                yield decide.decide_known_dead(row)
             elif answer is None:
-                yield decide_silent(row, now_ms, wait_ms, self.rules)
+                yield decide.decide_silent(row, now_ms, wait_ms, self.rules)
             else:
-                yield decide_state(row, answer, now_ms, wait_ms, self.rules)
+                yield decide.decide_state(row, answer, now_ms, wait_ms, self.rules)
 
     def _idle(self, reply: Reply, now_ms: int, again_ms: int) -> Iterable[Decision]:
         idle = None if reply.error else reply.yes
@@ -256,15 +217,14 @@ class CheckLoop:
             # older peers know no idle beat: asking them again soon would tell nothing new
             again_ms = self.rules.check_after_ms
         rows = reply.question.rows
-        overdue = [row for row in rows if may_be_overdue(row, now_ms, self.rules)]
+        overdue = [row for row in rows if decide.may_be_overdue(row, now_ms, self.rules)]
         ahead: list[Ahead] = []
         if overdue:
             with self.db.read() as conn:
                 ahead = open_runs.list_ahead(conn, overdue)
         for row in rows:
-            begun_ms = begun_at(row, ahead)
-            wait_ms = self._wait_ms(row, again_ms)
-            yield decide_idle(row, idle, begun_ms, now_ms, wait_ms, self.rules)
+            begun_ms, wait_ms = decide.begun_at(row, ahead), self._wait_ms(row, again_ms)
+            yield decide.decide_idle(row, idle, begun_ms, now_ms, wait_ms, self.rules)
 
     def _wait_ms(self, row: OpenRun, otherwise_ms: int) -> int:
         return self._kill_waits.next_ms(row.id) if row.kill_requested else otherwise_ms
@@ -284,7 +244,6 @@ class CheckLoop:
             logger.info("a check closed %d runs as %s, first %d", len(ids), what, min(ids))
 
     def _move(self, decided: Sequence[tuple[Decision, RunQuestion]], now_ms: int) -> None:
-        """Write when open rows are checked again, and that their executor turned out to have them."""
         if not decided:
             return
 
@@ -296,7 +255,8 @@ class CheckLoop:
                 if decision.accepted and locked.get(decision.row.id, (0, 0, None))[2] is RunState.DISPATCHING
             ]
             if accepted:
-                waiting = runs.update_accepted(conn, {now_ms: accepted}, now_ms)
+                taken = runs.AcceptedRow(now_ms, now_ms)
+                waiting = runs.update_accepted(conn, dict.fromkeys(accepted, taken), now_ms)
                 rows = (decision.row for decision, _ in decided)
                 changes.note_accepted(conn, rows, waiting, now_ms)
             looks = [
@@ -308,8 +268,6 @@ class CheckLoop:
 
         self.db.transaction(work)
 
-    # -- kills ----------------------------------------------------------------------------------------------
-
     def _send_kills(self, decided: Sequence[tuple[Decision, RunQuestion]], now_ms: int) -> None:
         """Tell executors to end runs: xwheel ones each run, foreign ones the job, once for all its rows."""
         told: set[tuple[str, int]] = set()
@@ -318,20 +276,16 @@ class CheckLoop:
             what = (question.executor.address, row.id if row.instance else -row.job_id)
             if what not in told:
                 told.add(what)
-                self.questions.put(
-                    RunQuestion(QuestionKind.KILL, question.executor, [row], question.claimed_ms, now_ms)
-                )
+                asked = RunQuestion(QuestionKind.KILL, question.executor, [row], question.claimed_ms, now_ms)
+                self.questions.put(asked)
 
     def _note_kill(self, reply: Reply, now_ms: int) -> None:
         """Note that a foreign executor ended all of a job; telling it twice would end newer runs."""
         question = reply.question
         row = question.rows[0]
-        logger.info(
-            "%s was told to end %s: %s",
-            question.executor.address,
-            f"run {row.id}" if row.instance else f"all runs of job {row.job_id}",
-            reply.error or ("it did" if reply.yes else "it refused"),
-        )
+        what = f"run {row.id}" if row.instance else f"all runs of job {row.job_id}"
+        said = reply.error or ("it did" if reply.yes else "it refused")
+        logger.info("%s was told to end %s: %s", question.executor.address, what, said)
         if row.instance or not reply.yes:
             return
         holder = Holder(row.group_id, row.address, "")
@@ -347,8 +301,3 @@ class CheckLoop:
             open_runs.update_findings(conn, looks)
 
         self.db.transaction(work)
-
-
-def _where(holder: Holder) -> Where:
-    """Return what names an executor for good: its instance, or the address of a foreign one."""
-    return (holder.group_id, holder.instance, "" if holder.instance else holder.address)

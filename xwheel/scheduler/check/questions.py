@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -13,7 +13,7 @@ from xwheel.model import RegisteredExecutor
 from xwheel.scheduler.executors.calls import Answered, ExecutorClient
 from xwheel.storage.open_runs import OpenRun
 from xwheel.wire import codec, contract
-from xwheel.wire.codec.batch import encode_states, read_state_reply
+from xwheel.wire.codec import encode_states, read_state_reply
 from xwheel.wire.messages import ExecutionState, KillRequest, RunKey, StateAnswer
 
 IN_FLIGHT: Final = 64
@@ -47,10 +47,11 @@ class Reply:
     """What came back."""
 
     question: RunQuestion
-    error: str  # empty if the answer could be used
-    reached: bool  # whether the executor answered at all
-    states: dict[int, StateAnswer]  # what the journal says, by run id; only of runs that were asked about
-    yes: bool  # for an idle beat: it has nothing of the job. For a kill: it did
+    error: str = ""  # empty if the answer could be used
+    reached: bool = False  # whether the executor answered at all
+    # what the journal says, by run id; only of runs that were asked about
+    states: Mapping[int, StateAnswer] = field(default_factory=dict)
+    yes: bool = False  # for an idle beat: it has nothing of the job. For a kill: it did
 
     @property
     def missing(self) -> bool:
@@ -100,17 +101,17 @@ class RunQuestions:
         """Wait for answers at most this long, and return what came and what waited too long for its turn."""
         replies: list[Reply] = []
         while self._waiting and now_ms - min(self._waiting[0].asked_ms, now_ms) > LINE_MS:
-            replies.append(Reply(self._waiting.popleft(), "no turn in time", False, {}, False))
+            replies.append(Reply(self._waiting.popleft(), "no turn in time"))
         for answer in self.calls.poll(timeout_ms) if self._asked.total() else ():
             question = answer.key
             assert isinstance(question, RunQuestion)  # noqa: S101 - we put it there
-            self._asked[question.executor.address] -= 1
-            if self._asked[question.executor.address] <= 0:
-                del self._asked[question.executor.address]
+            address = question.executor.address
+            self._asked -= Counter((address,))  # which forgets those with none left
             reply = read_reply(question, answer)
             replies.append(reply)
             if not reply.reached:
-                replies.extend(self._give_up(question.executor.address, reply.error))
+                replies += [Reply(one, reply.error) for one in self._waiting if one.executor.address == address]
+                self._waiting = deque(one for one in self._waiting if one.executor.address != address)
         for reply in replies:
             if reply.question.kind is not QuestionKind.KILL:
                 self.open_ids.difference_update(row.id for row in reply.question.rows)
@@ -121,15 +122,6 @@ class RunQuestions:
         for question in self._waiting:
             self.open_ids.difference_update(row.id for row in question.rows)
         self._waiting.clear()
-
-    def _give_up(self, address: str, error: str) -> Iterator[Reply]:
-        kept: deque[RunQuestion] = deque()
-        for question in self._waiting:
-            if question.executor.address == address:
-                yield Reply(question, error, False, {}, False)
-            else:
-                kept.append(question)
-        self._waiting = kept
 
 
 class Backoff:
@@ -164,28 +156,25 @@ def encode_question(question: RunQuestion) -> tuple[str, bytes]:
         return contract.RUN_STATE, encode_states(question.executor.instance, keys)
     if question.kind is QuestionKind.IDLE:
         return contract.IDLE_BEAT, codec.encode_idle_beat(first.job_id)
-    if question.executor.kind == "xwheel":
-        kill = KillRequest(job_id=first.job_id, run_id=first.id)
-    else:
-        kill = KillRequest(job_id=first.job_id)
-    return contract.KILL, codec.encode_kill(kill)
+    run_id = first.id if question.executor.kind == "xwheel" else 0
+    return contract.KILL, codec.encode_kill(KillRequest(job_id=first.job_id, run_id=run_id))
 
 
 def read_reply(question: RunQuestion, answer: Answered) -> Reply:
     """Read an answer; what cannot be used is an error, and answers about other runs are left out."""
     response = answer.response
     if response is None:
-        return Reply(question, answer.error, answer.reached, {}, False)
+        return Reply(question, answer.error, answer.reached)
     try:
         if question.kind is not QuestionKind.STATES:
-            return Reply(question, "", True, {}, response.ok)
+            return Reply(question, reached=True, yes=response.ok)
         if not response.ok:
             raise WireError(response.message or f"code {response.code}")
         reply = read_state_reply(response.data)
         if reply.instance != question.executor.instance:
             raise WireError(f"executor instance {reply.instance} answered")
     except WireError as error:
-        return Reply(question, str(error), True, {}, False)
+        return Reply(question, str(error), reached=True)
     wanted = {row.id for row in question.rows}
     states = {
         answer.run_id: answer

@@ -41,7 +41,6 @@ def decide_moves(
 
 
 def _targets(count: int, held: Mapping[str, Collection[int]], staying: Collection[str]) -> dict[str, int]:
-    """Return how many partitions each node that stays shall have."""
     if not staying:
         return {}
     base, extra = divmod(count, len(staying))

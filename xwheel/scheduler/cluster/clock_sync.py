@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xwheel.clock import Clock, OffsetFilter
-from xwheel.storage.database.clock import database_now_ms
 from xwheel.storage.database.engine import Database
+from xwheel.storage.database.rows import database_now_ms
 
 logger = logging.getLogger(__name__)
 
-SAMPLES = 5
+SAMPLES = 5  # at most, until one was quick
+QUICK_MS = 5  # no other would move the clock by more than this
 INTERVAL_MS = 5000
 CONFIRM_MS = 200  # how soon a sample that speaks of a step is followed by the next
 NOTABLE_MS = 1000
@@ -31,8 +32,6 @@ class ClockSync:
 
     def __post_init__(self) -> None:
         self.steps = 0  # how often the clock jumped
-        # when it last did, in epoch milliseconds of the new time, and by how many milliseconds
-        self.last_step: tuple[int, int] | None = None
 
     def begin(self) -> None:
         """Take the database's time as it is, before anything is planned: this machine's may be hours off."""
@@ -46,7 +45,6 @@ class ClockSync:
         jump_ms = self.offset.sample(*self._sample())
         if jump_ms is not None:
             self.steps += 1
-            self.last_step = (self.clock.now_ms(), jump_ms)
             logger.warning("the database's clock jumped by %d ms: leases are renewed first", jump_ms)
             self.on_step(jump_ms)
         return CONFIRM_MS if self.offset.is_suspicious else INTERVAL_MS
@@ -55,9 +53,10 @@ class ClockSync:
         """Return the shared time, and our monotonic times before the question and after the answer."""
         samples: list[tuple[int, int, int]] = []
         with self.db.read() as conn:
-            database_now_ms(conn)  # what a connection does first may take long
             for _ in range(SAMPLES):
                 sent_ms = self.clock.monotonic_ms()
                 shared_ms = database_now_ms(conn)
                 samples.append((shared_ms, sent_ms, self.clock.monotonic_ms()))
+                if samples[-1][2] - sent_ms <= QUICK_MS:
+                    break
         return min(samples, key=lambda sample: sample[2] - sample[1])

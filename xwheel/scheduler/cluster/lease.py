@@ -7,18 +7,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple
 
-from xwheel.clock import Clock
 from xwheel.scheduler.cluster.balance import Moves, decide_moves
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.cluster.node_locks import NodeLocks
 from xwheel.storage import leases
-from xwheel.storage.database.clock import database_now_ms
-from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.database.engine import Connection
+from xwheel.storage.database.rows import database_now_ms, server_of
 from xwheel.storage.leases import LeaseRow, NodeRow
 
 logger = logging.getLogger(__name__)
 
 FORGET_TERMS: Final = 60
 READ_MS: Final = 500  # how often a node that has its share reads who lives and who holds what
+LONE_READ_MS: Final = 30_000  # the same for a node without others, which is told when one joins
 # how often one does that waits for its share, or sees a free partition that is another's
 SHORT_READ_MS: Final = 200
 # how long a free partition is left to the node whose share it is, which may be dead and not known to be
@@ -39,8 +40,6 @@ class _Seen(NamedTuple):
 
 
 class _Peers(NamedTuple):
-    """What one reading says of the nodes."""
-
     live: set[str]  # who lives, this node included
     draining: set[str]  # those of them that are about to leave
     prompt: set[str]  # those of them that renewed lately enough to be handed something
@@ -48,7 +47,7 @@ class _Peers(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class ClusterLease:
+class ClusterLease(Lease):
     """The partitions of one node among several, on database time.
 
     A node acts only while its lease outlasts the work, counted on its monotonic clock from when the renewal was sent.
@@ -58,50 +57,40 @@ class ClusterLease:
     Who has too much hands partitions to a named node, a few at a time: they leave :attr:`epochs` first, so that the
     stages of this node lock them no more, and change hands under a new epoch as soon as no transaction holds them.
     A lease that ran out before it was renewed is lost, even if no other took it: its partitions get new epochs before
-    this node acts again. What a former holder planned is found by its older epoch and adopted again.
+    this node acts again. What a former holder planned is found by its older epoch and adopted again. The same is done
+    when the database is another server than before, which may lack commits, or knows fewer renewals than it confirmed.
 
     Thread-safety: :attr:`epochs` is replaced, never changed; :meth:`step` belongs to one thread.
     """
 
-    db: Database
-    owner: str  # id of this node
-    clock: Clock
     _: KW_ONLY
-    lease_ms: int  # how long a lease lasts
-    renew_ms: int  # how often it is renewed
     # called when partitions came, so that rows wait that memory does not know; and whether some of them came back
     # that were almost given away, so that memory may have let go of rows it held
     on_change: Callable[[bool], None] = lambda _: None
+    # called when the database may have lost commits, before this node acts again; and what the monotonic clock said
+    # when the first of them were made
+    on_loss: Callable[[int], None] = lambda _: None
+    server_of: Callable[[Connection], str] = server_of  # which server the database is
     locks: NodeLocks | None = None  # which nodes of this machine have ended; None knows of none
     shared_now: Callable[[Connection], int] = database_now_ms  # the database's time
+    # whether :meth:`note_nodes` is called when another joins; else a node that is alone asks as often as others
+    is_told: Callable[[], bool] = lambda: False
+    wake: Callable[[], None] = lambda: None  # ends the wait before the next step
 
     def __post_init__(self) -> None:
-        self._epochs: Mapping[int, int] = {}
         self._leaving: dict[int, str] = {}
-        self._leaving_since_ms = 0
-        self._kept_until_ms = 0
+        self._leaving_since_ms = self._kept_until_ms = 0
         self._mine: Mapping[int, int] = {}
         self._stale: dict[int, int] = {}
         self._free: dict[int, int] = {}
-        self._stood_in_ms = 0
-        self._is_lapsed = False
-        self._lapsed_ms = 0
+        self._lapsed_ms = self._stood_in_ms = 0
         self._seen: dict[str, _Seen] = {}
         self._ended: set[str] = set()
-        self._renewed_ms = 0
-        self._renew_at_ms = 0
-        self._valid_until_ms = 0
-        self._forget_at_ms = 0
-        self._halts = 0
-        self._halts_renewed = 0
-        self._is_draining = False
-        self._was_draining = False
-        self._is_last = False
-
-    @property
-    def epochs(self) -> Mapping[int, int]:
-        """Partition to epoch, without those that are being handed over."""
-        return self._epochs
+        self._renewed_ms = self._renew_at_ms = self._forget_at_ms = self._rests_until_ms = 0
+        self._is_lapsed = self._is_draining = self._was_draining = self._is_last = False
+        self._lost_since_ms: int | None = None
+        self._renewals = 0  # confirmed ones
+        self._server = ""
 
     def acquire(self) -> None:
         """Join: make this node known and take what is free; raises LockError if the lease table is damaged."""
@@ -113,9 +102,16 @@ class ClusterLease:
         """Renew if it is time, then take and give; return how long to wait in milliseconds."""
         del now_ms  # the database's time counts here
         has_news = self._halts != self._halts_renewed or self._is_draining != self._was_draining
-        if has_news or self.clock.monotonic_ms() >= self._renew_at_ms:
+        is_time = self.clock.monotonic_ms() >= self._renew_at_ms
+        if has_news or is_time:
             with self.db.limited(deadline_ms=self.renew_ms):
                 self._renew()
+        if self._lost_since_ms is not None:
+            self.on_loss(self._lost_since_ms)
+            self._lost_since_ms = None
+        rests = self.is_told() and not self._is_lapsed and self.clock.monotonic_ms() < self._rests_until_ms
+        if is_time and not has_news and rests:
+            return self.renew_ms  # it came for the renewal alone
         with self.db.limited(deadline_ms=self.renew_ms):
             wait_ms = self._balance()
         return max(1, min(wait_ms, self._renew_at_ms - self.clock.monotonic_ms()))
@@ -126,11 +122,6 @@ class ClusterLease:
         held = leases.lock_leases(conn, self.owner, ours)
         return {part: epoch for part, epoch in held.items() if ours.get(part) == epoch}
 
-    def may_act(self, margin_ms: int = 0) -> bool:
-        """Return whether the lease outlasts ``margin_ms`` from now."""
-        is_valid = self.clock.monotonic_ms() + margin_ms < self._valid_until_ms
-        return is_valid and self._halts == self._halts_renewed
-
     def may_send(self, fenced_ms: int, margin_ms: int) -> bool:
         """Return whether what was fenced at this time may be sent still.
 
@@ -138,9 +129,10 @@ class ClusterLease:
         """
         return fenced_ms >= self._lapsed_ms and self.may_act(margin_ms)
 
-    def halt(self) -> None:
-        """Act no more until the lease is renewed; from any thread, but one at a time."""
-        self._halts += 1
+    def note_nodes(self) -> None:
+        """Let a step read at once which nodes live and what they hold; from any thread."""
+        self._rests_until_ms = 0
+        self.wake()
 
     def drain(self) -> None:
         """Let the next steps hand everything to the other nodes; from any thread."""
@@ -154,12 +146,8 @@ class ClusterLease:
         """Give everything back, so that the next holder need not wait for the lease to end."""
         self._valid_until_ms = 0
         self._epochs = {}
-
-        def work(conn: Connection) -> None:
-            leases.release_leases(conn, self.owner)
-            leases.delete_node(conn, self.owner)
-
-        self.db.transaction(work)
+        self.db.transaction(self._leave)
+        self._renewals = 0
         if self.locks is not None:
             self.locks.release()
 
@@ -175,24 +163,26 @@ class ClusterLease:
         sent_ms = self.clock.monotonic_ms()
         is_draining = self._is_draining
 
-        def work(conn: Connection) -> None:
+        def work(conn: Connection) -> tuple[int, str]:
             shared_ms = self.shared_now(conn)
             until_ms = shared_ms + self.lease_ms
-            leases.renew_node(conn, self.owner, shared_ms, until_ms, draining=is_draining)
+            renewals = leases.renew_node(conn, self.owner, shared_ms, until_ms, draining=is_draining)
+            return renewals, self.server_of(conn)
 
-        self.db.transaction(work)
+        known, server, before_ms = self._renewals, self._server, self._renewed_ms
+        self._renewals, self._server = self.db.transaction(work)
         self._renewed_ms = sent_ms
         self._renew_at_ms = sent_ms + self.renew_ms
         late_ms = self.clock.monotonic_ms() - self._valid_until_ms
         self._was_draining = is_draining
+        if self._may_lack_commits(known, server):
+            since_ms = before_ms - max(1, known - self._renewals + 2) * self.renew_ms
+            self._lost_since_ms = min(since_ms, self._lost_since_ms or since_ms)
+            self._valid_until_ms = late_ms = 0
+        elif late_ms >= 0 and self._mine:
+            text = "node %s could not renew its lease, which ended %d ms ago: it takes %d partitions again"
+            logger.warning(text, self.owner, late_ms, len(self._mine))
         if late_ms >= 0:
-            if self._mine:
-                logger.warning(
-                    "node %s could not renew its lease, which ended %d ms ago: it takes %d partitions again",
-                    self.owner,
-                    late_ms,
-                    len(self._mine),
-                )
             self._is_lapsed = True
             self._lapsed_ms = self.clock.now_ms() - late_ms
             self._mine, self._epochs, self._leaving = {}, {}, {}
@@ -202,9 +192,27 @@ class ClusterLease:
             self._valid_until_ms = sent_ms + self.lease_ms
         self._halts_renewed = halts
 
+    def _may_lack_commits(self, known: int, server: str) -> bool:
+        """Return whether the database is another server than at the last renewal, or has fewer than it confirmed."""
+        has_moved = bool(server) and server != self._server
+        # a row that others deleted begins again with 1
+        if self._renewals <= known and (has_moved or self._renewals > 1):
+            text = (
+                "the database lost commits, as a failover without synchronous replication does: it knows %d renewals of"
+                " node %s where %d were confirmed. Runs of the last %d s before it was away are in doubt: it does not"
+                " know of some, and may start others again"
+            )
+            lost_s = (known - self._renewals + 2) * self.renew_ms // 1000 + 1
+            logger.error(text, self._renewals, self.owner, known, lost_s)
+            return True
+        if has_moved:
+            logger.info("the database is another server now, or was started: node %s takes new epochs", self.owner)
+        return has_moved
+
     def _balance(self) -> int:
         """Read which nodes live and what they hold, take and give; return how soon to do so again."""
         read_ms = self.clock.monotonic_ms()
+        self._rests_until_ms = read_ms + LONE_READ_MS  # before it reads: what is noted meanwhile ends it
         with self.db.read() as conn:
             shared_ms = self.shared_now(conn)
             nodes = leases.list_nodes(conn)
@@ -227,13 +235,14 @@ class ClusterLease:
             del mine[part]
         self._note(mine)
         self._forget(nodes, shared_ms, read_ms)
-        if self._leaving or self._stale or (self._is_draining and mine and not self._is_last):
-            return GIVE_PAUSE_MS
-        return SHORT_READ_MS if moves.is_short or self._free else READ_MS
+        is_busy = self._leaving or self._stale or (self._is_draining and mine and not self._is_last)
+        wait_ms = GIVE_PAUSE_MS if is_busy else SHORT_READ_MS if moves.is_short or self._free else READ_MS
+        if wait_ms == READ_MS and not others and self.is_told():
+            return LONE_READ_MS
+        self._rests_until_ms = 0
+        return wait_ms
 
-    def _left_over(
-        self, owners: Mapping[int, str | None], ours: Collection[int], read_ms: int
-    ) -> Sequence[int]:
+    def _left_over(self, owners: Mapping[int, str | None], ours: Collection[int], read_ms: int) -> Sequence[int]:
         """Return the free partitions that are others' shares and that these have not taken for a while."""
         if self._is_draining:
             self._free = {}
@@ -288,8 +297,7 @@ class ClusterLease:
         taken: dict[int, int] = {}
         if wanted:
             dead = {name: peers.dead[name] for name in wanted.values() if name in peers.dead}
-            with self.db.write() as conn:
-                taken = leases.take_leases(conn, self.owner, wanted, dead)
+            taken = self.db.transaction(lambda conn: leases.take_leases(conn, self.owner, wanted, dead))
             self._stale = {part: epoch for part, epoch in self._stale.items() if part not in taken}
         if self._is_lapsed:
             self._is_lapsed = False
@@ -299,62 +307,46 @@ class ClusterLease:
     def _give(self, moves: Moves, mine: Mapping[int, int], peers: _Peers, read_ms: int) -> Collection[int]:
         """Hand over what is too much, a few at a time; return what changed hands."""
         if not self._leaving and read_ms >= self._kept_until_ms:
-            usable = [
-                part for part in moves.give if part in self._epochs and moves.give[part] in peers.prompt
-            ]
+            prompt = [part for part, taker in moves.give.items() if taker in peers.prompt]
+            usable = [part for part in prompt if part in self._epochs]
             self._leaving = {part: moves.give[part] for part in usable[:GIVEN_AT_ONCE]}
             self._leaving_since_ms = read_ms
-        self._leaving = {
-            part: name for part, name in self._leaving.items() if part in mine and name in peers.live
-        }
+        going = self._leaving.items()
+        self._leaving = {part: name for part, name in going if part in mine and name in peers.live}
         if not self._leaving:
             return ()
         # from here on our stages lock them no more
         self._epochs = {part: epoch for part, epoch in self._epochs.items() if part not in self._leaving}
-        with self.db.write() as conn:
-            given = leases.give_leases(conn, self.owner, self._leaving, mine)
+        given = self.db.transaction(lambda conn: leases.give_leases(conn, self.owner, self._leaving, mine))
         self._leaving = {part: name for part, name in self._leaving.items() if part not in given}
         if self._leaving and self.clock.monotonic_ms() - self._leaving_since_ms >= GIVE_LIMIT_MS:
-            logger.info(
-                "%d partitions stay for now: other transactions held their leases for %d ms",
-                len(self._leaving),
-                GIVE_LIMIT_MS,
-            )
+            text = "%d partitions stay for now: other transactions held their leases for %d ms"
+            logger.info(text, len(self._leaving), GIVE_LIMIT_MS)
             self._leaving = {}
             self._kept_until_ms = self.clock.monotonic_ms() + GIVE_REST_MS
         return given
 
     def _note(self, mine: Mapping[int, int]) -> None:
-        """Let the stages use what is ours now, and say so if memory must learn of it."""
         before, known = self._epochs, self._mine
-        ready = {
-            part: epoch
-            for part, epoch in mine.items()
-            if part not in self._leaving and part not in self._stale
-        }
+        gone = self._leaving.keys() | self._stale.keys()
+        ready = {part: epoch for part, epoch in mine.items() if part not in gone}
         self._mine, self._epochs = dict(mine), ready
         came = ready.keys() - before.keys()
         if came or len(before) != len(ready):
-            logger.info(
-                "node %s holds %d partitions: %d came, %d went",
-                self.owner,
-                len(ready),
-                len(came),
-                len(before.keys() - ready.keys()),
-            )
+            went = before.keys() - ready.keys()
+            text = "node %s holds %d partitions: %d came, %d went"
+            logger.info(text, self.owner, len(ready), len(came), len(went))
         fresh = {part: epoch for part, epoch in ready.items() if before.get(part) != epoch}
         if fresh:
             self.on_change(any(known.get(part) == epoch for part, epoch in fresh.items()))
 
     def _forget(self, nodes: Sequence[NodeRow], shared_ms: int, read_ms: int) -> None:
-        """Delete the rows of nodes that are long dead, once in a while."""
         if read_ms < self._forget_at_ms:
             return
         self._forget_at_ms = read_ms + FORGET_TERMS * self.lease_ms // 10
         before_ms = shared_ms - FORGET_TERMS * self.lease_ms
         old = {row.id: row.renewal for row in nodes if row.until_ms < before_ms and row.id != self.owner}
         if old:
-            with self.db.write() as conn:
-                leases.forget_nodes(conn, old)
+            self.db.transaction(lambda conn: leases.forget_nodes(conn, old))
         if self.locks is not None:
             self.locks.sweep({row.id for row in nodes})

@@ -26,11 +26,8 @@ class NodeLocks:
     """Says which nodes ran on this machine and run no more: a file for each, locked for as long as its process lives.
 
     A node's id is random, so a file of that name is that node's; a copy on another machine, or from before a restart
-    of this one, has another boot id and says nothing. Where no file can be kept, nothing is known of any node.
-
-    Args:
-        folder: Where the files are, of this user alone; made if it is not there.
-        boot: What tells one start of this machine from another; None for the kernel's own.
+    of this one, has another boot id and says nothing. Where no file can be kept, nothing is known of any node. The
+    folder is of this user alone, and made if it is not there; ``boot`` is None for the kernel's own id.
     """
 
     def __init__(self, folder: Path, boot: str | None = None) -> None:

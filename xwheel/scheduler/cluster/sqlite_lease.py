@@ -4,41 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from xwheel.clock import Clock
 from xwheel.errors import LockError
 from xwheel.model import PARTITIONS
 from xwheel.runtime.file_lock import FileLock
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.storage import leases
-from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.database.engine import Connection
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, repr=False)
-class SqliteLease:
+class SqliteLease(Lease):
     """All partitions of a SQLite file: the operating system's lock says who the one scheduler is."""
 
-    db: Database
-    owner: str  # id of this node
-    clock: Clock
-    _: KW_ONLY
-    lease_ms: int  # how long a lease lasts
-    renew_ms: int  # how often it is renewed
-
     def __post_init__(self) -> None:
-        self._epochs: dict[int, int] = {}
-        self._valid_until_ms = 0
-        self._halts = 0
-        self._halts_renewed = 0
         self._file = FileLock(Path(f"{self.db.path}.lock"), "one scheduler per SQLite file")
-
-    @property
-    def epochs(self) -> Mapping[int, int]:
-        """Partition to epoch."""
-        return self._epochs
 
     def acquire(self) -> None:
         """Take all partitions at once; raises LockError if another scheduler has the file."""
@@ -65,27 +49,6 @@ class SqliteLease:
         """Lock our lease rows; return partition to epoch as the database has them."""
         return leases.lock_leases(conn, self.owner, range(PARTITIONS))
 
-    def may_act(self, margin_ms: int = 0) -> bool:
-        """Return whether the lease outlasts ``margin_ms`` from now."""
-        is_valid = self.clock.monotonic_ms() + margin_ms < self._valid_until_ms
-        return is_valid and self._halts == self._halts_renewed
-
-    def may_send(self, fenced_ms: int, margin_ms: int) -> bool:
-        """Return whether what was fenced at this time may be sent still: no other node can have taken it."""
-        del fenced_ms
-        return self.may_act(margin_ms)
-
-    def halt(self) -> None:
-        """Act no more until the lease is renewed; from any thread, but one at a time."""
-        self._halts += 1
-
-    def drain(self) -> None:
-        """Do nothing: there is no other scheduler that could take over."""
-
-    def is_drained(self) -> bool:
-        """Return True: there is no node to hand partitions to."""
-        return True
-
     def release(self) -> None:
         """Give all partitions and the file back."""
         self._valid_until_ms = 0
@@ -106,7 +69,3 @@ class SqliteLease:
     def _renew(self, conn: Connection, now_ms: int, until_ms: int) -> dict[int, int]:
         leases.renew_node(conn, self.owner, now_ms, until_ms)
         return leases.lock_leases(conn, self.owner, range(PARTITIONS))
-
-    def _leave(self, conn: Connection) -> None:
-        leases.release_leases(conn, self.owner)
-        leases.delete_node(conn, self.owner)

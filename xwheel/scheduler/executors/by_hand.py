@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from xwheel.errors import NotFoundError, WireError
@@ -20,6 +19,7 @@ from xwheel.wire import contract
 logger = logging.getLogger(__name__)
 
 READ_MS: Final = 2000
+NEXT_MS: Final = 1000  # how soon a step follows while something is entered; else it may rest
 ASK_MS: Final = 10_000
 POLL_MS: Final = 200
 # this many questions in a row without a good answer end an executor; the first one lets others come before it
@@ -32,8 +32,6 @@ Key = tuple[int, str]
 
 @dataclass(slots=True)
 class _State:
-    """What is known of an address."""
-
     entered: EnteredAddress
     ask_ms: int = 0  # when it is asked next
     is_asked: bool = False  # whether an answer is awaited
@@ -69,21 +67,29 @@ class AddressChecks:
             if not asked:
                 self._states.clear()  # the next holder begins again
             return READ_MS if not asked else 0
-        if self._read_ms is None or not 0 <= now_ms - self._read_ms < READ_MS:
+        if self._read_ms is None or not self._states or not 0 <= now_ms - self._read_ms < READ_MS:
             self._read()
             self._read_ms = now_ms
         for state in self._states.values():
             if not state.is_asked and not 0 < state.ask_ms - now_ms <= ASK_MS:
                 self._ask(state, now_ms)
-        return 0 if any(state.is_asked for state in self._states.values()) else READ_MS
+        if any(state.is_asked for state in self._states.values()):
+            return 0
+        return NEXT_MS if self._states else READ_MS
 
     def _read(self) -> None:
-        """See what was entered; what was taken away is an executor no more."""
         with self.db.read() as conn:
-            found = {(item.group_id, item.address): item for item in executors.list_addresses(conn)}
-        self._states = follow(self._states, found)
+            found = executors.list_addresses(conn)
+        before, self._states = self._states, {}
+        for entered in found:
+            key = (entered.group_id, entered.address)
+            state = before.get(key) or _State(entered)
+            if state.entered.secret_id != entered.secret_id:  # with another secret it begins again
+                state = _State(entered, is_asked=state.is_asked)
+            state.entered = entered
+            self._states[key] = state
         for group_id, address in self.registry.entered():
-            if (group_id, address) not in found and self.registry.drop(group_id, address):
+            if (group_id, address) not in self._states and self.registry.drop(group_id, address):
                 logger.info("executor %s of group %d is not entered any more", address, group_id)
 
     def _ask(self, state: _State, now_ms: int) -> None:
@@ -93,13 +99,9 @@ class AddressChecks:
             self._miss(state, SECRET_ENDED, ends=True)
             return
         state.is_asked = True
-        self.calls.ask(
-            (entered.group_id, entered.address, entered.secret_id),
-            executor_at(entered),
-            contract.BEAT,
-            b"{}",
-            token=self.secrets.value(entered.secret_id),
-        )
+        key = (entered.group_id, entered.address, entered.secret_id)
+        token = self.secrets.value(entered.secret_id)
+        self.calls.ask(key, executor_at(entered), contract.BEAT, b"{}", token=token)
 
     def _take(self, answer: Answered, now_ms: int) -> None:
         assert isinstance(answer.key, tuple)  # noqa: S101 - we put it there
@@ -131,37 +133,16 @@ class AddressChecks:
         state.misses += 1
         entered = state.entered
         if (ends or state.misses >= MISSES) and self.registry.drop(entered.group_id, entered.address):
-            logger.warning(
-                "executor %s of group %d, entered by hand, gets no runs any more: %s",
-                entered.address,
-                entered.group_id,
-                error,
-            )
+            what = "executor %s of group %d, entered by hand, gets no runs any more: %s"
+            logger.warning(what, entered.address, entered.group_id, error)
         self._note(state, error)
 
     def _note(self, state: _State, error: str) -> None:
-        """Write what is wrong, once."""
         text = error.replace("\x00", "")[:ERROR_LENGTH]
         if state.entered.error == text:
             return
-        before = state.entered
-        self.db.transaction(lambda conn: executors.update_address_error(conn, before, text))
-        state.entered = EnteredAddress(
-            group_id=before.group_id, address=before.address, secret_id=before.secret_id, error=text
-        )
-
-
-def follow(states: Mapping[Key, _State], found: Mapping[Key, EnteredAddress]) -> dict[Key, _State]:
-    """Return the state of each address that is entered now: a new one, or one with another secret, begins again."""
-    followed = {}
-    for key, entered in found.items():
-        state = states.get(key)
-        if state is None or state.entered.secret_id != entered.secret_id:
-            is_asked = state is not None and state.is_asked
-            state = _State(entered, is_asked=is_asked)
-        state.entered = entered
-        followed[key] = state
-    return followed
+        self.db.transaction(lambda conn: executors.update_address_error(conn, state.entered, text))
+        state.entered = replace(state.entered, error=text)
 
 
 def words_of(answer: Answered) -> str:

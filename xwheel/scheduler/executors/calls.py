@@ -32,7 +32,7 @@ class Answered:
 
 @dataclass(eq=False, repr=False)
 class ExecutorClient:
-    """Asks executors; :meth:`ask` and :meth:`wake` may be called from any thread, the rest from the client's owner."""
+    """Asks executors; :meth:`ask` may be called from any thread, the rest from the client's owner."""
 
     client: HttpClient
     registry: ExecutorRegistry
@@ -62,22 +62,13 @@ class ExecutorClient:
         """Wait for answers at most so long, and return those that came."""
         return [read_answer(result) for result in self.client.poll(timeout_ms)]
 
-    def wake(self) -> None:
-        """End a wait inside :meth:`poll`."""
-        self.client.wake()
-
-    def close(self) -> None:
-        """Close all connections."""
-        self.client.close()
-
 
 def read_answer(result: HttpResult) -> Answered:
     """Read the envelope of an answer; what cannot be read is an error."""
-    if result.error:
-        return Answered(result.key, None, result.error, 0)
-    if result.status != HTTP_OK:
-        return Answered(result.key, None, f"HTTP status {result.status}", result.status)
+    status = 0 if result.error else result.status
+    if status != HTTP_OK:
+        return Answered(result.key, None, result.error or f"HTTP status {status}", status)
     try:
-        return Answered(result.key, codec.decode_response(result.body), "", result.status)
+        return Answered(result.key, codec.decode_response(result.body), "", status)
     except WireError as error:
-        return Answered(result.key, None, str(error), result.status)
+        return Answered(result.key, None, str(error), status)

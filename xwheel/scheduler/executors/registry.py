@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.storage import executors
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.open_runs import Holder
+from xwheel.wire.codec import EARLY_GENERATION
 from xwheel.wire.contract import ADDRESS_FIELD
 
 logger = logging.getLogger(__name__)
@@ -56,9 +57,12 @@ class ExecutorRegistry:
     dead_after_ms: int  # an executor without a beat for this long, plus one flush, is dead
     # called with a group in which an executor became live, once it can be routed to
     on_arrival: Callable[[int], None] = lambda _: None
+    on_news: Callable[[], None] = lambda: None  # called when there is something to take
     # raises a WireError for an address that no executor may have
     check_address: Callable[[str], None] = lambda _: None
     shared_addresses: bool = False  # whether an address may be registered in several groups at a time
+    # whether :meth:`note_change` is called for what others write; else the rows are read in each step
+    is_told: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
         self.limited_groups: frozenset[int] = frozenset()
@@ -75,10 +79,12 @@ class ExecutorRegistry:
         self._groups: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._seen_live: dict[tuple[int, str], RegisteredExecutor] | None = None
-        self._departures: dict[tuple[int, str], int] = {}
+        self._departures: dict[tuple[int, str, str], int] = {}
         self._news: deque[Holder] = deque(maxlen=KNOWN_NEWS)
-        self._flush_at_ms = 0
-        self._stepped_ms = self._listens_since_ms = self._gap_began_ms = 0
+        self._flush_at_ms = self._stepped_ms = self._gap_began_ms = 0
+        self._has_changed = True
+        # since when beats can be taken: the start, or the end of the last gap; before, no one was missing
+        self.listens_since_ms = 0
 
     def register(self, app_name: str, facts: RegisteredExecutor, now_ms: int) -> None:
         """Take a registration or a beat; only news is written to the database at once.
@@ -91,34 +97,32 @@ class ExecutorRegistry:
         key = (group_id, facts.address)
         with self._lock:
             known = self._rows.get(key)
-            # beats of a long outage of the database are in memory only
-            heard_ms = 0 if known is None else max(known.seen_ms, self._beats.get(key, 0))
             self._deaths.pop(facts.address, None)
-            if (
-                known is not None
-                and _identity(known) == _identity(facts)
-                and heard_ms > now_ms - self.dead_after_ms
-            ):
+            if known and _identity(known) == _identity(facts) and self._beats_at(key, known, now_ms):
                 self._beats[key] = now_ms
                 return
         self.check_address(facts.address)
         saved = self.db.transaction(lambda conn: self._save(conn, facts))
         self._flag(app_name, known, saved)
         with self._lock:
-            for place in [place for place, row in self._rows.items() if _is_moved(row, saved)]:
-                self._rows.pop(place)
-                self._recent[place] = None
+            for place, row in list(self._rows.items()) if saved.instance else ():
+                if (row.group_id, row.instance) == (group_id, saved.instance):  # where it lived before
+                    self._rows.pop(place)
+                    self._recent[place] = None
             self._rows[key] = self._recent[key] = saved
             self._suspects.pop(facts.address, None)
         logger.info("executor %s of group %s registered (%s)", facts.address, app_name, facts.kind)
         self.on_arrival(group_id)
 
+    def _beats_at(self, key: tuple[int, str], row: RegisteredExecutor, now_ms: int) -> bool:
+        """Return whether an executor beat lately; beats of a long outage of the database are in memory only."""
+        return max(row.seen_ms, self._beats.get(key, 0)) > now_ms - self.dead_after_ms
+
     def _save(self, conn: Connection, facts: RegisteredExecutor) -> RegisteredExecutor:
         # those of other nodes are flushed late
         since_ms = facts.seen_ms - self.dead_after_ms - FLUSH_MS
-        if facts.by_hand and not executors.is_entered(
-            conn, facts.group_id, facts.address, facts.secret_id or SHARED_SECRET
-        ):
+        shown = (facts.group_id, facts.address, facts.secret_id or SHARED_SECRET)
+        if facts.by_hand and not executors.is_entered(conn, *shown):
             raise NotFoundError("address by hand", facts.address)
         group_id = facts.group_id if self.shared_addresses else None  # an address belongs to one group
         if _proves_less(facts) and executors.is_named(conn, facts.address, group_id):
@@ -126,7 +130,9 @@ class ExecutorRegistry:
                 f"{ADDRESS_FIELD}: {facts.address} was entered by hand with an executor secret, and this registration "
                 "proves less: register with an executor secret of that group, or have the address taken out of it"
             )
-        if not self.shared_addresses and executors.is_elsewhere(conn, facts, since_ms):
+        if not self.shared_addresses and executors.taken_elsewhere(
+            conn, facts.group_id, [facts.address], since_ms, secret_id=facts.secret_id
+        ):
             raise WireError(
                 f"{ADDRESS_FIELD}: {facts.address} is registered in another executor group; an executor that changed "
                 "its group waits until it is gone there, or set security.shared_addresses"
@@ -140,35 +146,27 @@ class ExecutorRegistry:
         proved a secret of its group. ``secret_id`` None is for who need not prove anything. Raises NotFoundError
         without such a group.
         """
-        group_id = self._group_id(app_name)
+        key = (self._group_id(app_name), address)
         with self._lock:
-            known = self._rows.get((group_id, address))
+            known = self._rows.get(key)
         if known is not None and known.by_hand:
             logger.info("executor %s of group %s stays: its address was entered by hand", address, app_name)
             return False
         proves_less = secret_id is not None and secret_id <= SHARED_SECRET
         # also what another node took a moment ago: the statement itself compares
-        gone = self.db.transaction(
-            lambda conn: executors.delete_executor(conn, group_id, address, proves_less=proves_less)
-        )
+        gone = self.db.transaction(lambda conn: executors.delete_executor(conn, *key, proves_less=proves_less))
         if proves_less and not gone:
             if known is not None and not _proves_less(known):
-                logger.warning(
-                    "executor %s of group %s stays: it registered with secret %s, and was to leave with a token that "
-                    "proves less",
-                    address,
-                    app_name,
-                    self.secrets.name(known.secret_id),
-                )
+                secret = self.secrets.name(known.secret_id)
+                why = f"it registered with secret {secret}, and was to leave with a token that proves less"
+                logger.warning("executor %s of group %s stays: %s", address, app_name, why)
             return False
         with self._lock:
-            self._take_out((group_id, address))
+            self._take_out(key)
         logger.info("executor %s of group %s left", address, app_name)
         return gone > 0
 
-    def taken_elsewhere(
-        self, conn: Connection, group_id: int, wanted: Mapping[str, int], now_ms: int
-    ) -> list[str]:
+    def taken_elsewhere(self, conn: Connection, group_id: int, wanted: Mapping[str, int], now_ms: int) -> list[str]:
         """Return the addresses that executors of other groups have, of those that are to be a group's with a secret.
 
         What is entered stays. One that is added would get nothing, and keep their executors from coming back.
@@ -176,14 +174,10 @@ class ExecutorRegistry:
         """
         if self.shared_addresses:
             return []
-        known = {
-            item.address
-            for item in executors.list_addresses(conn, [group_id])
-            if item.secret_id > SHARED_SECRET
-        }
+        entered = executors.list_addresses(conn, [group_id])
+        known = {item.address for item in entered if item.secret_id > SHARED_SECRET}
         added = {address for address, secret_id in wanted.items() if secret_id > SHARED_SECRET} - known
-        since_ms = now_ms - self.dead_after_ms - FLUSH_MS
-        return executors.taken_elsewhere(conn, group_id, added, since_ms)
+        return executors.taken_elsewhere(conn, group_id, added, now_ms - self.dead_after_ms - FLUSH_MS)
 
     def hear(self, entered: EnteredAddress, now_ms: int) -> None:
         """Take the answer of an address that a person entered for a beat; one that registered there beats itself.
@@ -193,22 +187,20 @@ class ExecutorRegistry:
         key = (entered.group_id, entered.address)
         with self._lock:
             known = self._rows.get(key)
-            heard_ms = 0 if known is None else max(known.seen_ms, self._beats.get(key, 0))
-        if known is not None and not known.by_hand and heard_ms > now_ms - self.dead_after_ms:
-            return
+            if known and not known.by_hand and self._beats_at(key, known, now_ms):
+                return
         self.register(self.app_name(entered.group_id), executor_at(entered), now_ms)
 
     def drop(self, group_id: int, address: str) -> bool:
         """Let no run go to an address that was entered by hand, unless it registered; return whether some did."""
+        key = (group_id, address)
         with self._lock:
-            known = self._rows.get((group_id, address))
+            known = self._rows.get(key)
         if known is None or not known.by_hand:
             return False
-        gone = self.db.transaction(
-            lambda conn: executors.delete_executor(conn, group_id, address, by_hand=True)
-        )
+        gone = self.db.transaction(lambda conn: executors.delete_executor(conn, *key, by_hand=True))
         with self._lock:
-            self._take_out((group_id, address))
+            self._take_out(key)
         return gone > 0
 
     def follow_entered(self, group_id: int, wanted: Mapping[str, int]) -> None:
@@ -218,18 +210,14 @@ class ExecutorRegistry:
         each.
         """
         with self._lock:
-            gone = [
-                key
-                for key, row in self._rows.items()
-                if key[0] == group_id
-                and (
-                    wanted.get(row.address) != row.secret_id
-                    if row.by_hand
-                    else _proves_less(row) and wanted.get(row.address, NO_SECRET) > SHARED_SECRET
-                )
-            ]
-            for key in gone:
-                self._take_out(key)
+            for key, row in list(self._rows.items()):
+                secret_id = wanted.get(row.address)
+                if row.by_hand:
+                    is_out = secret_id != row.secret_id
+                else:
+                    is_out = secret_id is not None and secret_id > SHARED_SECRET and _proves_less(row)
+                if key[0] == group_id and is_out:
+                    self._take_out(key)
 
     def _take_out(self, key: tuple[int, str]) -> None:
         """Know no executor of this group and address any more; the lock is held."""
@@ -255,7 +243,7 @@ class ExecutorRegistry:
         self.suspect(address, now_ms)
         with self._lock:
             self._deaths[address] = now_ms + DEATH_MS
-            self._news.extend(_holder(row) for row in self._rows.values() if row.address == address)
+            self._news.extend(holder_of(row) for row in self._rows.values() if row.address == address)
 
     def is_known_dead(self, address: str, now_ms: int) -> bool:
         """Return whether the executor at this address was seen to die, and no beat came since."""
@@ -263,20 +251,15 @@ class ExecutorRegistry:
 
     def live(self, group_id: int, now_ms: int) -> list[RegisteredExecutor]:
         """Return the live executors of a group, suspects last, sorted by address within each part."""
-        found = self._live(now_ms, lambda key: key[0] == group_id)
+        found = self.all(now_ms, group_id)
         return sorted(found, key=lambda item: (item.suspect_until_ms > now_ms, item.address))
 
     def is_live(self, group_id: int, address: str, now_ms: int) -> bool:
         """Return whether an address is that of a live executor of a group."""
         return any(executor.address == address for executor in self.live(group_id, now_ms))
 
-    def all(self, now_ms: int) -> list[RegisteredExecutor]:
-        """Return all live executors."""
-        return self._live(now_ms, lambda _: True)
-
-    def _live(self, now_ms: int, is_asked: Callable[[tuple[int, str]], bool]) -> list[RegisteredExecutor]:
-        """Return the live executors whose group and address are asked for."""
-        oldest_ms = self._heard_until(now_ms) - self.dead_after_ms
+    def all(self, now_ms: int, group_id: int | None = None) -> list[RegisteredExecutor]:
+        """Return the live executors of all groups, or of one, in no order."""
         with self._lock:
             return [
                 replace(
@@ -285,32 +268,40 @@ class ExecutorRegistry:
                     suspect_until_ms=self._suspects.get(row.address, 0),
                     labels=MappingProxyType(row.labels),  # routers get it, who must not change the row
                 )
-                for key, row in self._rows.items()
-                if is_asked(key)
-                and (seen_ms := max(row.seen_ms, self._beats.get(key, 0))) >= oldest_ms
-                and self.secrets.is_live(row.secret_id)
+                for row, seen_ms in self._live_rows(now_ms, group_id)
             ]
 
-    @property
-    def listens_since_ms(self) -> int:
-        """Since when beats can be taken: the start, or the end of the last gap; before, no one was missing."""
-        return self._listens_since_ms
+    def takes_early(self, group_id: int, now_ms: int) -> bool:
+        """Return whether all live executors of a group take runs before they are due; not so if there is none."""
+        with self._lock:
+            found = {row.generation for row, _ in self._live_rows(now_ms, group_id)}
+        return min(found, default=0) >= EARLY_GENERATION
+
+    def _live_rows(self, now_ms: int, group_id: int | None) -> Iterator[tuple[RegisteredExecutor, int]]:
+        """Yield rows and when they were last seen, under the lock."""
+        oldest_ms = self._heard_until(now_ms) - self.dead_after_ms
+        for key, row in self._rows.items():
+            if group_id in (None, key[0]):
+                seen_ms = max(row.seen_ms, self._beats.get(key, 0))
+                if seen_ms >= oldest_ms and self.secrets.is_live(row.secret_id):
+                    yield row, seen_ms
 
     def _heard_until(self, now_ms: int) -> int:
         """Return until when beats could be taken: now, or before the last gap while executors come back from it."""
         if self._stepped_ms and now_ms - self._stepped_ms > GAP_MS:
             return self._stepped_ms
-        if self._gap_began_ms and now_ms - self._listens_since_ms < RETURN_MS:
+        if self._gap_began_ms and now_ms - self.listens_since_ms < RETURN_MS:
             return self._gap_began_ms
         return now_ms
 
     def token(self, executor: RegisteredExecutor) -> str:
         """Return what an executor is called with: the secret last proven at its address, or nothing."""
-        return self.secrets.value(self._proven(executor.group_id, executor.address, executor.secret_id))
+        return self.token_at(executor.group_id, executor.address, executor.secret_id)
 
-    def token_at(self, group_id: int, address: str) -> str:
-        """Return what an address is called with: the secret last proven there, or nothing if none was."""
-        return self.secrets.value(self._proven(group_id, address, NO_SECRET))
+    def token_at(self, group_id: int, address: str, otherwise: int | None = NO_SECRET) -> str:
+        """Return what an address is called with: the secret last proven there, or another one if none was."""
+        row = self._rows.get((group_id, address))  # asked for each send: a look-up needs no lock
+        return self.secrets.value(otherwise if row is None else row.secret_id)
 
     def secret_names(self, executor: RegisteredExecutor) -> tuple[str | None, str | None]:
         """Return the names of the secret that an executor is called with, and of another live one proven there."""
@@ -320,41 +311,29 @@ class ExecutorRegistry:
         current_id = SHARED_SECRET if executor.secret_id is None else executor.secret_id
         return self.secrets.name(current_id), self.secrets.name(earlier_id)
 
-    def _proven(self, group_id: int, address: str, otherwise: int | None) -> int | None:
-        row = self._rows.get((group_id, address))  # asked for each send: a look-up needs no lock
-        return otherwise if row is None else row.secret_id
-
     def _flag(self, app_name: str, before: RegisteredExecutor | None, now: RegisteredExecutor) -> None:
         """Say that an address proved another live secret than before: a rotation, or two who say they live there."""
         if before is None or before.by_hand or now.by_hand:
             return
-        if before.secret_id in (None, NO_SECRET, now.secret_id):
-            return
-        if not self.secrets.is_live(before.secret_id):
+        if before.secret_id in (None, NO_SECRET, now.secret_id) or not self.secrets.is_live(before.secret_id):
             return
         # a restart with the next secret changes it once; who changes back are two
         is_odd = before.earlier_secret_id == now.secret_id
-        logger.log(
-            logging.WARNING if is_odd else logging.INFO,
-            "executor %s of group %s registered with secret %s, and with %s before, which is live too%s",
-            now.address,
-            app_name,
-            self.secrets.name(now.secret_id) or "none",
-            self.secrets.name(before.secret_id),
-            ": two executors with different secrets say that they are there" if is_odd else "",
-        )
+        both = (self.secrets.name(now.secret_id) or "none", self.secrets.name(before.secret_id))
+        what = "executor %s of group %s registered with secret %s, and with %s before, which is live too"
+        what += ": two executors with different secrets say that they are there" if is_odd else ""
+        logger.log(logging.WARNING if is_odd else logging.INFO, what, now.address, app_name, *both)
 
     def app_name(self, group_id: int) -> str:
         """Return the app name of a group, or an empty text if it is not known yet."""
         return self._names.get(group_id, "")  # asked for each send: a look-up needs no lock
 
-    def find_instance(self, group_id: int, instance: str, now_ms: int) -> RegisteredExecutor | None:
-        """Return where an executor instance lives now, or None if it is gone.
+    def by_name(self, now_ms: int) -> dict[tuple[int, str, str], RegisteredExecutor]:
+        """Return live executors by what names them for good: see :func:`name_of`.
 
         One that restarted on another port is there twice for a while: its last beat tells where it lives now.
         """
-        found = [item for item in self.live(group_id, now_ms) if item.instance == instance]
-        return max(found, key=lambda item: item.seen_ms, default=None)
+        return {name_of(holder_of(item)): item for item in sorted(self.all(now_ms), key=attrgetter("seen_ms"))}
 
     def missing_since(self, holder: Holder, now_ms: int) -> int:
         """Return since when an executor that is not live has been missing: its last beat, or its farewell.
@@ -363,7 +342,7 @@ class ExecutorRegistry:
         the last gap: while a node cannot take beats, no one is missing.
         """
         with self._lock:
-            since_ms = max(self._departures.setdefault(_name(holder), now_ms), self._listens_since_ms)
+            since_ms = max(self._departures.setdefault(name_of(holder), now_ms), self.listens_since_ms)
         return now_ms if now_ms - self._stepped_ms > GAP_MS else since_ms
 
     def take_news(self) -> list[Holder]:
@@ -379,15 +358,24 @@ class ExecutorRegistry:
             self.flush(now_ms)
             # not before: a flush that failed is done again at once
             self._flush_at_ms = now_ms + self._flush_ms
-        self.look(now_ms)
+            self._has_changed = True
+        if self._has_changed or not self.is_told():
+            self._has_changed = False  # before the rows are read: what changes meanwhile is read again
+            self.look(now_ms)
         if now_ms - self._stepped_ms > GAP_MS:
-            self._gap_began_ms, self._listens_since_ms = self._stepped_ms, now_ms
+            self._gap_began_ms, self.listens_since_ms = self._stepped_ms, now_ms
         self._stepped_ms = now_ms
         before = self._seen_live or {}
         self._compare({(item.group_id, item.address): item for item in self.all(now_ms)}, now_ms)
         for group_id in {group_id for group_id, _ in (self._seen_live or {}).keys() - before.keys()}:
             self.on_arrival(group_id)
+        if self._news:
+            self.on_news()
         return REFRESH_MS
+
+    def note_change(self) -> None:
+        """Read the rows with the next step; from any thread."""
+        self._has_changed = True
 
     def look(self, now_ms: int) -> None:
         """See what nodes wrote, and write nothing; enough for a process that hears no executor itself."""
@@ -410,28 +398,26 @@ class ExecutorRegistry:
             self._deaths = {address: until for address, until in self._deaths.items() if until > now_ms}
 
     def _compare(self, live: dict[tuple[int, str], RegisteredExecutor], now_ms: int) -> None:
-        """Find out who left, died, came back or restarted since the last step."""
         oldest_ms = now_ms - self.dead_after_ms
         with self._lock:
             before, self._seen_live = self._seen_live, live
             if before is None:
                 return
-            there = {_name(_holder(item)) for item in live.values()}
+            there = {name_of(holder_of(item)) for item in live.values()}
             for key, old in before.items():
                 new = live.get(key)
-                is_gone = _name(_holder(old)) not in there
+                is_gone = name_of(holder_of(old)) not in there
                 if is_gone:
                     # a beat this young means that it said farewell
-                    self._departures[_name(_holder(old))] = (
-                        now_ms if old.seen_ms >= oldest_ms else old.seen_ms
-                    )
+                    left_ms = now_ms if old.seen_ms >= oldest_ms else old.seen_ms
+                    self._departures[name_of(holder_of(old))] = left_ms
                 # one that moved is news at its new address
                 if is_gone if new is None else (new.instance, new.boot) != (old.instance, old.boot):
-                    self._news.append(_holder(old))
+                    self._news.append(holder_of(old))
             for key, new in live.items():
-                self._departures.pop(_name(_holder(new)), None)
+                self._departures.pop(name_of(holder_of(new)), None)
                 if key not in before or before[key].instance != new.instance:
-                    self._news.append(_holder(new))
+                    self._news.append(holder_of(new))
             for name in list(self._departures)[: max(0, len(self._departures) - KNOWN_DEPARTURES)]:
                 del self._departures[name]
 
@@ -495,15 +481,11 @@ def executor_at(entered: EnteredAddress) -> RegisteredExecutor:
     )
 
 
-def _holder(item: RegisteredExecutor) -> Holder:
+def holder_of(item: RegisteredExecutor) -> Holder:
+    """Return an executor as rows of runs name it."""
     return Holder(item.group_id, item.address, item.instance)
 
 
-def _name(holder: Holder) -> tuple[int, str]:
+def name_of(holder: Holder) -> tuple[int, str, str]:
     """Return what names an executor for good: its instance, or the address of a foreign one."""
-    return (holder.group_id, holder.instance or holder.address)
-
-
-def _is_moved(row: RegisteredExecutor, now: RegisteredExecutor) -> bool:
-    """Return whether a row is where an instance lived before."""
-    return bool(now.instance) and (row.group_id, row.instance) == (now.group_id, now.instance)
+    return (holder.group_id, holder.instance, "" if holder.instance else holder.address)

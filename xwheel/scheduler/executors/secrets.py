@@ -37,8 +37,7 @@ class ExecutorSecrets:
     The registry's loop reads them each second, so a change counts within a second. Secrets are opened once, when they
     are read first, and not for each send.
 
-    Thread-safety: every method may be called from any thread. One lock guards the copies and is never held while the
-    database is asked.
+    Thread-safety: every method may be called from any thread; the copies are replaced whole.
 
     Raises ConfigError if the shared token is empty, so that everybody would have it.
     """
@@ -52,10 +51,8 @@ class ExecutorSecrets:
         if not self.shared:
             raise ConfigError("the executor API needs a token")
         self._shared_digest = digest_token(self.shared)
-        self._lock = threading.Lock()
         self._reading = threading.Lock()
-        self._known: Mapping[int, StoredSecret] = {}
-        self._values: dict[int, str] = {}
+        self._known: Mapping[int, tuple[StoredSecret, str]] = {}  # rows, and what they hold once it is opened
         self._read_ms: int | None = None
         self._reads = 0
         self._extra_ms = 0
@@ -68,21 +65,17 @@ class ExecutorSecrets:
         node made its secret. However many strangers call, that is a few times a second.
         """
         digest = digest_token(token)
-        found = self._find(digest)
-        if found is None and self._read_again():
-            found = self._find(digest)
-        return found
+        return self._find(digest) or (self._find(digest) if self._read_again() else None)
 
     def _find(self, digest: bytes) -> tuple[int, StoredSecret | None] | None:
         now_ms = self.clock.now_ms()
-        found: list[tuple[int, StoredSecret | None]] = []
-        if hmac.compare_digest(self._shared_digest, digest):
-            found.append((SHARED_SECRET, None))
-        found += [
+        found = [
             (secret.id, secret)
-            for secret in self._known.values()
+            for secret, _ in self._known.values()
             if hmac.compare_digest(secret.digest, digest) and secret.is_live(now_ms)
         ]
+        if hmac.compare_digest(self._shared_digest, digest):
+            return (SHARED_SECRET, None)
         return found[0] if found else None
 
     def value(self, secret_id: int | None) -> str:
@@ -92,24 +85,22 @@ class ExecutorSecrets:
         """
         if secret_id is None or secret_id == SHARED_SECRET:
             return self.shared
-        secret = self._known.get(secret_id)
-        if secret is None or not secret.is_live(self.clock.now_ms()):
-            return ""
-        return self._values.get(secret_id, "")
+        known = self._known.get(secret_id)
+        return known[1] if known is not None and known[0].is_live(self.clock.now_ms()) else ""
 
     def is_live(self, secret_id: int | None) -> bool:
         """Return whether who proved this secret still may call; who proved a group's token always may."""
         if secret_id is None or secret_id in (SHARED_SECRET, NO_SECRET):
             return True
-        secret = self._known.get(secret_id)
-        return secret is not None and secret.is_live(self.clock.now_ms())
+        known = self._known.get(secret_id)
+        return known is not None and known[0].is_live(self.clock.now_ms())
 
     def name(self, secret_id: int | None) -> str | None:
         """Return what people call a secret; None for none, and for one that was deleted."""
         if secret_id == SHARED_SECRET:
             return SHARED_NAME
-        secret = None if secret_id is None else self._known.get(secret_id)
-        return None if secret is None else secret.name
+        known = None if secret_id is None else self._known.get(secret_id)
+        return None if known is None else known[0].name
 
     def look(self) -> None:
         """Read the secrets now; for who changed them here and need not wait for the loop."""
@@ -118,41 +109,28 @@ class ExecutorSecrets:
 
     def refresh(self, conn: Connection) -> None:
         """Read the secrets; they are open to :meth:`value` afterwards."""
-        rows = executor_secrets.list_secrets(conn)
-        values = {row.id: self._value_of(row) for row in rows}
-        with self._lock:
-            self._values = values
-            self._known = {row.id: row for row in rows}
-            self._read_ms = self.clock.monotonic_ms()
+        self._known = {row.id: (row, self._value_of(row)) for row in executor_secrets.list_secrets(conn)}
+        self._read_ms = self.clock.monotonic_ms()
 
     def _read_again(self) -> bool:
         """Read the secrets, unless strangers had that done too often; return whether they may be others now."""
         asked = self._reads
         with self._reading:  # one thread reads, the others have its answer
             if self._reads == asked:
-                if self._is_fresh() and not self._may_read_more():
-                    return False
+                now_ms = self.clock.monotonic_ms()
+                if self._read_ms is not None and now_ms - self._read_ms < FRESH_MS:
+                    due_ms = max(self._extra_ms, now_ms)
+                    if due_ms > now_ms + (EXTRA_READS - 1) * EXTRA_MS:
+                        return False
+                    self._extra_ms = due_ms + EXTRA_MS
                 self._reads += 1  # before it reads: who asks from here on may miss something
                 self.look()
         return True
 
-    def _may_read_more(self) -> bool:
-        """Return whether secrets that were read within the second may be read again, and count it."""
-        now_ms = self.clock.monotonic_ms()
-        due_ms = max(self._extra_ms, now_ms)
-        if due_ms > now_ms + (EXTRA_READS - 1) * EXTRA_MS:
-            return False
-        self._extra_ms = due_ms + EXTRA_MS
-        return True
-
-    def _is_fresh(self) -> bool:
-        with self._lock:
-            return self._read_ms is not None and self.clock.monotonic_ms() - self._read_ms < FRESH_MS
-
     def _value_of(self, row: StoredSecret) -> str:
         before = self._known.get(row.id)
-        if before is not None and before.sealed == row.sealed:
-            return self._values.get(row.id, "")
+        if before is not None and before[0].sealed == row.sealed:
+            return before[1]
         try:
             return self.keys.open(row.sealed)
         except ConfigError as error:

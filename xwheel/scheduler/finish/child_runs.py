@@ -6,6 +6,7 @@ Every row that is read here is one that the caller has locked the job of.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -26,18 +27,18 @@ class Family(NamedTuple):
     """The links that matter to a batch of outcomes."""
 
     links: Sequence[ChildLink]  # from the jobs of the batch to their jobs
-    parents: Mapping[int, frozenset[int]]  # how many parents each joining child has in all, by child
+    parents: Mapping[int, set[int]]  # all parents of each child
 
 
 def family_of(conn: Connection, job_ids: Collection[int]) -> Family:
     """Return the links of jobs; nothing is locked."""
-    links = jobs.children_of(conn, job_ids)
+    links = jobs.children_of(conn, job_ids) if job_ids else ()
     if not links:
         return Family((), {})
-    parents: dict[int, set[int]] = {}
+    parents: defaultdict[int, set[int]] = defaultdict(set)
     for link in jobs.parents_of(conn, {link.child_id for link in links}):
-        parents.setdefault(link.child_id, set()).add(link.parent_id)
-    return Family(links, {child: frozenset(found) for child, found in parents.items()})
+        parents[link.child_id].add(link.parent_id)
+    return Family(links, parents)
 
 
 def plan_children(
@@ -57,7 +58,9 @@ def plan_children(
     successes = _successes(conn, closed, owners)
     drafts: list[Run] = []
     arrivals = _arrive(conn, successes, family, owners, now_ms)
-    partners = _partners(conn, arrivals, owners)
+    came = {root for place in arrivals.values() for root in place.values()}
+    # the jobs of those that came before need not be locked: they have ended
+    partners = {one.first.root_id: one for one in _successes(conn, came, owners, unlocked=True)}
     for success in successes:
         first = success.first
         for link in family.links:
@@ -72,18 +75,27 @@ def plan_children(
                 drafts.append(draft(link, child, success, others, first.chain_id))
             else:
                 drafts.append(draft(link, child, success, {}, first.root_id))
-    return _fresh(conn, drafts)
+    # without what has a row already, such as the child of a fire that was lost and came back
+    unique = {runs.identity_of(draft): draft for draft in drafts}
+    existing = runs.find_existing(conn, drafts) if drafts else ()
+    return [draft for key, draft in unique.items() if key not in existing]
 
 
-def _successes(conn: Connection, roots: Collection[int], owners: Mapping[int, Job]) -> list[Success]:
+def _successes(
+    conn: Connection, roots: Collection[int], owners: Mapping[int, Job], *, unlocked: bool = False
+) -> list[Success]:
+    """Return which of these fires succeeded; with ``unlocked`` those of other jobs than the locked ones, too."""
     by_root: dict[int, list[Run]] = {}
     for run in jobs.list_root_runs(conn, roots) if roots else ():
         by_root.setdefault(run.root_id, []).append(run)
-    found = (
+    missing = {group[0].job_id for group in by_root.values()} - owners.keys()
+    if unlocked and missing:
+        owners = {**jobs.get_jobs(conn, missing), **owners}
+    found = [
         succeeded(group, owners[group[0].job_id].param)
         for _, group in sorted(by_root.items())
         if group[0].job_id in owners
-    )
+    ]
     return [success for success in found if success is not None]
 
 
@@ -99,44 +111,21 @@ def _arrive(
         Arrival(link.child_id, success.first.chain_id, link.parent_id, success.first.root_id, now_ms)
         for success in successes
         for link in family.links
-        if link.parent_id == success.first.job_id
-        and link.child_id in owners
-        and _joins(owners[link.child_id], family)
+        if link.parent_id == success.first.job_id and link.child_id in owners and _joins(owners[link.child_id], family)
     ]
     if not coming:
         return {}
-    here: dict[tuple[int, int], dict[int, int]] = {}
+    here: defaultdict[tuple[int, int], dict[int, int]] = defaultdict(dict)
     for arrival in jobs.list_arrivals(conn, {(one.child_id, one.chain_id) for one in coming}):
-        here.setdefault((arrival.child_id, arrival.chain_id), {})[arrival.parent_id] = arrival.root_id
+        here[arrival.child_id, arrival.chain_id][arrival.parent_id] = arrival.root_id
     fresh: list[Arrival] = []
     for arrival in coming:
-        place = here.setdefault((arrival.child_id, arrival.chain_id), {})
+        place = here[arrival.child_id, arrival.chain_id]
         if arrival.parent_id not in place:
             place[arrival.parent_id] = arrival.root_id
             fresh.append(arrival)
     jobs.insert_arrivals(conn, fresh)
     return here
-
-
-def _partners(
-    conn: Connection, arrivals: Mapping[tuple[int, int], Mapping[int, int]], owners: Mapping[int, Job]
-) -> dict[int, Success]:
-    """Return the successes behind arrivals by root id; their jobs need not be locked, they have ended."""
-    roots = {root for place in arrivals.values() for root in place.values()}
-    if not roots:
-        return {}
-    by_root: dict[int, list[Run]] = {}
-    for run in jobs.list_root_runs(conn, roots):
-        by_root.setdefault(run.root_id, []).append(run)
-    missing = {group[0].job_id for group in by_root.values()} - set(owners)
-    known = {**jobs.get_jobs(conn, missing), **owners} if missing else owners
-    found: dict[int, Success] = {}
-    for root, group in by_root.items():
-        owner = known.get(group[0].job_id)
-        success = succeeded(group, owner.param) if owner is not None else None
-        if success is not None:
-            found[root] = success
-    return found
 
 
 def _draft(
@@ -149,7 +138,6 @@ def _draft(
     now_ms: int,
     max_param_bytes: int,
 ) -> Run:
-    """Return a child run, planned, or skipped with the reason why it cannot run."""
     reason, message, param = RunReason.PLAIN, "", None
     depth = success.first.chain_depth + 1
     if depth > MAX_DEPTH:
@@ -174,12 +162,3 @@ def _draft(
         return run
     logger.warning("job %d does not run after run %d: %s: %s", child.id, success.first.id, reason, message)
     return replace(run, state=RunState.SKIPPED, finished_ms=now_ms, message=message, skip_count=1)
-
-
-def _fresh(conn: Connection, drafts: Sequence[Run]) -> list[Run]:
-    """Leave out what has a row already, such as the child of a fire that was lost and came back."""
-    if not drafts:
-        return []
-    unique = {runs.identity_of(draft): draft for draft in drafts}
-    existing = runs.find_existing(conn, drafts)
-    return [draft for key, draft in unique.items() if key not in existing]

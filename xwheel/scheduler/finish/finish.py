@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
@@ -12,9 +12,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.model import FINAL_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunReason, RunState
+from xwheel.model import FINAL_STATES, OPEN_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunReason, RunState
 from xwheel.model.jobs import MAX_PARAM_BYTES
-from xwheel.scheduler.finish.child_runs import Family, family_of, plan_children
+from xwheel.plugin.observers import Changes
+from xwheel.scheduler.finish.acceptances import Acceptances
+from xwheel.scheduler.finish.child_runs import family_of, plan_children
 from xwheel.scheduler.finish.retry import decide_retry
 from xwheel.scheduler.observers import Noted, Observers
 from xwheel.scheduler.records import Outcome
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 BATCH = 500
 UNKNOWN_COMMITS = 3  # how often a connection may break at COMMIT before the executor must deliver again
 CHILDREN = 2000  # child runs planned in one transaction, unless a single outcome calls for more
+# after so many batches without a job that has children or a fixed delay, jobs are no longer looked at first
+FEW_FOLLOWED = 20
 MESSAGE_LENGTH = 15_000
 ERROR_LENGTH = 512
 FAILURES = FINAL_STATES - {RunState.SUCCEEDED}
@@ -53,12 +57,6 @@ class _Done(NamedTuple):
     planned: int
     noted: Noted
 
-    def and_then(self, other: _Done) -> _Done:
-        """Return both together."""
-        return _Done(
-            {**self.statuses, **other.statuses}, self.planned + other.planned, [*self.noted, *other.noted]
-        )
-
 
 class _UnaskedError(Exception):
     """Fires end for which the next one was not asked for yet, or under another revision; the work is given up."""
@@ -66,6 +64,10 @@ class _UnaskedError(Exception):
     def __init__(self, jobs: Sequence[Job]) -> None:
         super().__init__()
         self.jobs = jobs  # the jobs whose schedule must be asked
+
+
+class _FollowedError(Exception):
+    """Jobs have children or wait for a root, and so must be locked before their runs; the work is given up."""
 
 
 class _Next(NamedTuple):
@@ -93,9 +95,12 @@ class Finisher:
     on_finished: Callable[[Iterable[int]], None]  # gets the ids of runs once their ends are committed
     _: KW_ONLY
     max_param_bytes: int = MAX_PARAM_BYTES  # what the parameter of a child run may have, as UTF-8
+    acceptances: Acceptances = field(default_factory=Acceptances)  # what an end overtakes is written with it
 
     def __post_init__(self) -> None:
         self._has_delays = False
+        # how many batches more are looked at for jobs with children or a fixed delay before their runs are locked
+        self._careful = 0
 
     def finish(self, outcomes: Sequence[Outcome], *, also: Also = None) -> dict[int, OutcomeStatus]:
         """Close runs and plan what follows, at most 500 a transaction, in id order.
@@ -113,6 +118,8 @@ class Finisher:
             if done.planned:
                 self.wake()
             self.observers.committed(done.noted)
+        # a report that does not count leaves the run open
+        self.acceptances.forget(key for key, what in statuses.items() if what is not OutcomeStatus.UNKNOWN)
         self.on_finished(statuses)
         return statuses
 
@@ -127,9 +134,10 @@ class Finisher:
         while True:
             self.run_ids.ensure(needed)
             try:
-                return self.db.transaction(
-                    partial(self._finish, outcomes=part, asked=asked, also=also, now_ms=now_ms)
-                )
+                work = partial(self._finish, outcomes=part, asked=asked, also=also, now_ms=now_ms)
+                return self.db.transaction(work)
+            except _FollowedError:
+                self._careful = FEW_FOLLOWED
             except _UnaskedError as unasked:
                 self._has_delays = True
                 asked = {**asked, **self._ask(unasked.jobs, now_ms)}
@@ -143,14 +151,14 @@ class Finisher:
                 needed = 2 * (needed + short.count)
             except _TooManyError:
                 middle = len(part) // 2
-                first = self._finish_part(part[:middle], also)
-                return first.and_then(self._finish_part(part[middle:], also))
+                one, two = (self._finish_part(half, also) for half in (part[:middle], part[middle:]))
+                return _Done(one.statuses | two.statuses, one.planned + two.planned, [*one.noted, *two.noted])
 
     def _awaiting(self, part: Sequence[Outcome]) -> list[Job]:
-        """Return the jobs whose next fire these outcomes may set, as they stand now."""
         with self.db.read() as conn:
-            endings = jobs.list_follow_ups(conn, [outcome.run_id for outcome in part])
-            waiting = {ending.job_id for ending in endings if ending.is_awaited}
+            fires = runs.find_roots(conn, [outcome.run_id for outcome in part])
+            followed = jobs.find_followed(conn, {job_id for job_id, _ in fires})
+            waiting = {job_id for job_id, root_id in fires if followed.get(job_id) == root_id}
             return list(jobs.get_jobs(conn, waiting, deleted=False).values()) if waiting else []
 
     def _ask(self, awaiting: Sequence[Job], now_ms: int) -> dict[int, _Next]:
@@ -165,64 +173,72 @@ class Finisher:
         return asked
 
     def _finish(
-        self,
-        conn: Connection,
-        outcomes: Sequence[Outcome],
-        asked: Mapping[int, _Next],
-        also: Also,
-        now_ms: int,
+        self, conn: Connection, outcomes: Sequence[Outcome], asked: Mapping[int, _Next], also: Also, now_ms: int
     ) -> _Done:
         ids = [outcome.run_id for outcome in outcomes]
-        endings = jobs.list_follow_ups(conn, ids)
-        family = family_of(conn, {ending.job_id for ending in endings})
+        fires = runs.find_roots(conn, ids) if self._careful else []
+        followed = jobs.find_followed(conn, {job_id for job_id, _ in fires}) if fires else {}
+        self._careful = FEW_FOLLOWED if followed else max(0, self._careful - 1)
+        family = family_of(conn, followed.keys())
+        awaited = {root_id for job_id, root_id in fires if followed.get(job_id) == root_id}
         # jobs before runs, parents and children together: the one lock order
-        owners = jobs.lock_jobs(conn, _concerned(endings, family))
-        awaited = {ending.root_id for ending in endings if ending.is_awaited}
+        concerned = {job_id for job_id, root_id in fires if root_id in awaited}
+        concerned |= {job_id for link in family.links for job_id in (link.parent_id, link.child_id)}
+        owners = jobs.lock_jobs(conn, concerned)
         awaiting = [job for _, job in sorted(owners.items()) if job.awaits_root in awaited]
         known = runs.lock_runs(conn, ids)
+        if known and not fires and jobs.find_followed(conn, {run.job_id for run in known.values()}):
+            raise _FollowedError
         statuses: dict[int, OutcomeStatus] = {}
         closing: list[tuple[Run, Outcome]] = []
         for outcome in outcomes:
             run = known.get(outcome.run_id)
             if run is None or not _counts(outcome, run):
                 statuses[outcome.run_id] = OutcomeStatus.UNKNOWN
-            elif outcome.state not in TRANSITIONS.get(run.state, frozenset()):
+            elif not _may_end(outcome, run):
                 statuses[outcome.run_id] = OutcomeStatus.REPEATED
             else:
                 statuses[outcome.run_id] = OutcomeStatus.FINISHED
                 closing.append((run, _corrected(run, outcome)))
-        runs.update_finished(conn, [_row(outcome, now_ms) for _, outcome in closing])
-        changes.note(
-            conn, (changes.change(run, end.state, now_ms, end.reason, end.message) for run, end in closing)
-        )
-        self._withdraw(conn, [run for run, _ in closing if run.state is RunState.LOST], now_ms)
+        corrected = [run for run, _ in closing if run.state is RunState.LOST]
+        rows = [self._row(run, outcome, now_ms) for run, outcome in closing]
+        runs.close_runs(conn, rows, corrected={run.id for run in corrected})
+        changes.note(conn, (changes.change(run, end.state, now_ms, end.reason, end.message) for run, end in closing))
+        self._withdraw(conn, corrected, now_ms)
         retries = self._retries(conn, closing, now_ms)
         runs.insert_runs(conn, retries)
         parents = {link.parent_id for link in family.links}
         roots = {run.root_id for run, _ in closing if run.job_id in parents}
         still_open = runs.find_open_roots(conn, roots | awaited) if roots or awaited else set()
-        drafts = plan_children(
-            conn, roots - still_open, family, owners, now_ms, max_param_bytes=self.max_param_bytes
-        )
+        drafts = plan_children(conn, roots - still_open, family, owners, now_ms, max_param_bytes=self.max_param_bytes)
         if len(drafts) > CHILDREN and len(outcomes) > 1:
             raise _TooManyError
-        children = self._numbered(drafts, roots_too=True)
+        new_ids = self.run_ids.take(len(drafts))
+        children = [replace(run, id=new, root_id=new) for run, new in zip(drafts, new_ids, strict=True)]
         runs.insert_runs(conn, children)
         ended = [job for job in awaiting if job.awaits_root not in still_open]
         unasked = [job for job in ended if job.id not in asked or asked[job.id].revision != job.revision]
         if unasked:
             raise _UnaskedError(unasked)
-        noted = self.observers.record(
-            conn,
-            now_ms,
+        seen = Changes(
+            now_ms=now_ms,
             ended=closing,
             retried={retry.origin_key for retry in retries},
             inserted=children,
             stopped=self._end_delays(conn, ended, asked),
         )
+        noted = self.observers.record(conn, seen)
         if also is not None:
             also(conn, [run for run, _ in closing])
         return _Done(statuses, len(retries) + len(children) + len(awaiting), noted)
+
+    def _row(self, run: Run, outcome: Outcome, now_ms: int) -> tuple[object, ...]:
+        message = outcome.message
+        if len(message) > MESSAGE_LENGTH:
+            message = message[: MESSAGE_LENGTH - 3] + "..."
+        accepted_ms = self.acceptances.find(run.id) if run.accepted_ms is None else run.accepted_ms
+        message = message.replace("\x00", "")
+        return (run.id, outcome.state, outcome.reason, outcome.code, message, accepted_ms, now_ms)
 
     def _retries(self, conn: Connection, closing: Sequence[tuple[Run, Outcome]], now_ms: int) -> list[Run]:
         candidates = [
@@ -235,33 +251,22 @@ class Finisher:
         if not candidates:
             return []
         owners = jobs.get_jobs(conn, {run.job_id for run, _ in candidates}, deleted=False)
-        origins = self._root_origins(conn, [run for run, _ in candidates], owners)
-        lost = {
-            (run.root_id, run.shard_index)
-            for run, end in candidates
-            if RunState.LOST in (run.state, end.state)
-        }
-        recovered = jobs.find_recovered(conn, lost) if lost else set()
-        found = (
-            decide_retry(
-                run,
-                outcome.state,
-                owners.get(run.job_id),
-                now_ms,
-                root_origin=origins.get(run.root_id, Origin.SCHEDULE),
-                reason=outcome.reason,
-                recovered=(run.root_id, run.shard_index) in recovered,
+        # why these fires began matters only for stopped jobs
+        stopped = {run.root_id for run, _ in candidates if (job := owners.get(run.job_id)) and not job.enabled}
+        origins = runs.get_origins(conn, stopped) if stopped else {}
+        lost = [(run.root_id, run.shard_index) for run, end in candidates if RunState.LOST in (run.state, end.state)]
+        recovered = jobs.find_recovered(conn, set(lost)) if lost else set()
+        retries = []
+        for run, end in candidates:
+            job, origin = owners.get(run.job_id), origins.get(run.root_id, Origin.SCHEDULE)
+            has_recovery = (run.root_id, run.shard_index) in recovered
+            retry = decide_retry(
+                run, end.state, job, now_ms, root_origin=origin, reason=end.reason, recovered=has_recovery
             )
-            for run, outcome in candidates
-        )
-        return self._numbered([retry for retry in found if retry is not None])
-
-    def _numbered(self, drafts: Sequence[Run], *, roots_too: bool = False) -> list[Run]:
-        """Give ids to runs; with ``roots_too`` each of them is the first of its fire."""
-        ids = self.run_ids.take(len(drafts))
-        if roots_too:
-            return [replace(run, id=new, root_id=new) for run, new in zip(drafts, ids, strict=True)]
-        return [replace(run, id=new) for run, new in zip(drafts, ids, strict=True)]
+            if retry is not None:
+                retries.append(retry)
+        ids = self.run_ids.take(len(retries))
+        return [replace(run, id=new) for run, new in zip(retries, ids, strict=True)]
 
     def _end_delays(
         self, conn: Connection, awaiting: Sequence[Job], asked: Mapping[int, _Next]
@@ -281,34 +286,16 @@ class Finisher:
         jobs.update_fires(conn, cursors)
         return stops
 
-    def _root_origins(
-        self, conn: Connection, failed: Sequence[Run], owners: Mapping[int, Job]
-    ) -> dict[int, Origin]:
-        """Return why these fires began; asked only for stopped jobs, where it matters."""
-        stopped = {run.root_id for run in failed if run.job_id in owners and not owners[run.job_id].enabled}
-        return runs.get_origins(conn, stopped) if stopped else {}
-
     def _withdraw(self, conn: Connection, corrected: Sequence[Run], now_ms: int) -> None:
         """Cancel what is planned because runs were taken for lost, and are not."""
         if not corrected:
             return
-        keys = [
-            (run.job_id, str(origin), run.id, run.shard_index)
-            for run in corrected
-            for origin in (Origin.RECOVERY, Origin.RETRY)
-        ]
+        made_by = (str(Origin.RECOVERY), str(Origin.RETRY))
+        keys = [(run.job_id, origin, run.id, run.shard_index) for run in corrected for origin in made_by]
         locked = runs.lock_runs(conn, runs.find_planned(conn, keys))
         planned = [run for run in locked.values() if run.state is RunState.PLANNED]
         runs.cancel_runs(conn, [run.id for run in planned], reason=RunReason.LATE_OUTCOME, now_ms=now_ms)
         changes.note_cancelled(conn, planned, "late_outcome", now_ms)
-
-
-def _concerned(endings: Sequence[jobs.FollowUp], family: Family) -> set[int]:
-    """Return the jobs to lock: those whose next fire waits, parents, and their jobs."""
-    concerned = {ending.job_id for ending in endings if ending.is_awaited}
-    for link in family.links:
-        concerned |= {link.parent_id, link.child_id}
-    return concerned
 
 
 def _counts(outcome: Outcome, run: Run) -> bool:
@@ -333,15 +320,18 @@ def _counts(outcome: Outcome, run: Run) -> bool:
     return run.secret_id in (None, SHARED_SECRET)
 
 
+def _may_end(outcome: Outcome, run: Run) -> bool:
+    """Return whether a run may end so; given back is only what left before it was due, so that none runs twice."""
+    if not outcome.recalled:
+        return outcome.state in TRANSITIONS.get(run.state, frozenset())
+    is_sent = run.state in OPEN_STATES and run.state is not RunState.PLANNED and bool(run.instance)
+    return is_sent and run.dispatched_ms is not None and run.dispatched_ms < run.due_ms
+
+
 def _corrected(run: Run, outcome: Outcome) -> Outcome:
     """Call a failure that a kill asked for what it is."""
-    if run.kill_requested and outcome.state is RunState.FAILED:
-        return replace(outcome, state=RunState.KILLED)
-    return outcome
-
-
-def _row(outcome: Outcome, now_ms: int) -> tuple[object, ...]:
-    message = outcome.message
-    if len(message) > MESSAGE_LENGTH:
-        message = message[: MESSAGE_LENGTH - 3] + "..."
-    return (outcome.run_id, outcome.state, outcome.reason, outcome.code, message.replace("\x00", ""), now_ms)
+    if not run.kill_requested:
+        return outcome
+    if outcome.recalled:
+        return replace(outcome, state=RunState.CANCELLED, reason=RunReason.KILLED_BY_USER)
+    return replace(outcome, state=RunState.KILLED) if outcome.state is RunState.FAILED else outcome

@@ -45,7 +45,9 @@ def decide_retry(
     # made up here, because none was reported
     if reason == RunReason.DEADLINE and job.delivery is DeliveryPolicy.AT_MOST_ONCE:
         return None  # it was not reported, so it may still be running
-    due_ms = now_ms + retry_delay_ms(run, job)
+    # it may have been refused before it was due
+    from_ms = max(now_ms, run.due_ms) if state is RunState.REFUSED else now_ms
+    due_ms = from_ms + retry_delay_ms(run, job)
     return _next_attempt(run, Origin.RETRY, run.retries_left - 1, due_ms, now_ms)
 
 

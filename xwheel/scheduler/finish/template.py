@@ -83,9 +83,7 @@ def check_template(text: str, parents: Sequence[int] = ()) -> None:
             )
 
 
-def render(
-    text: str, success: Success, others: Mapping[int, Success], *, max_bytes: int = MAX_PARAM_BYTES
-) -> str:
+def render(text: str, success: Success, others: Mapping[int, Success], *, max_bytes: int = MAX_PARAM_BYTES) -> str:
     """Fill a template.
 
     For a join, ``others`` is the success of each parent by its job id. Raises TemplateError if a result or the whole is
@@ -111,30 +109,18 @@ def render(
 
 def _value(name: str, success: Success, others: Mapping[int, Success]) -> str:
     first = success.first
+    known = {"run_id": first.id, "job_id": first.job_id, "planned_ms": first.planned_ms, "param": success.param}
+    if name in known:
+        return str(known[name])
     other = _RESULT_OF.match(name)
-    if other is not None:
-        parent = int(other[1])
-        found = success if first.job_id == parent else others.get(parent)
-        if found is None:
-            raise TemplateError(f"job {parent} has no result in this chain")
-        return _short(found)
-    match name:
-        case "result":
-            return _short(success)
-        case "param":
-            return success.param
-        case "run_id":
-            return str(first.id)
-        case "job_id":
-            return str(first.job_id)
-        case "planned_ms":
-            return str(first.planned_ms)
-    raise TemplateError(f"${{{name[:32]}}} is no name of a template")
-
-
-def _short(success: Success) -> str:
-    if len(success.result) > MAX_RESULT:
+    if other is None and name != "result":
+        raise TemplateError(f"${{{name[:32]}}} is no name of a template")
+    parent = first.job_id if other is None else int(other[1])
+    found = success if first.job_id == parent else others.get(parent)
+    if found is None:
+        raise TemplateError(f"job {parent} has no result in this chain")
+    if len(found.result) > MAX_RESULT:
         raise TemplateError(
-            f"the result of run {success.first.id} has {len(success.result)} characters, {MAX_RESULT} may be passed on"
+            f"the result of run {found.first.id} has {len(found.result)} characters, {MAX_RESULT} may be passed on"
         )
-    return success.result
+    return found.result

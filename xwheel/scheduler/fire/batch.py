@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xwheel.model import GlueVersion, RunState
+from xwheel.model import BlockScope, GlueVersion, RunState
+from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.fire.fence import Fence
@@ -38,11 +39,12 @@ class Firing:
     lanes: Lanes
     finisher: Finisher  # closes runs that will never go
     job_cache: JobCache
+    registry: ExecutorRegistry
 
     def fire(self, queued: Sequence[Queued], now_ms: int) -> set[int]:
         """Send what can be sent now, defer what may not go; return the ids of runs that must wait for a place."""
         batch = self.route(queued, now_ms)
-        placing = Placing(self.pool, self.body_limits, self._load_sources(batch))
+        placing = Placing(self.pool, self.body_limits, self._load_sources(batch), now_ms)
         lanes = self.pool.choose({item.job.id for item in batch.routed})
         special = {item.run.id for item in self.limits.concerns(batch.routed)}
         placed: list[Routed] = []
@@ -70,17 +72,32 @@ class Firing:
                 self.job_cache.jobs.pop(item.job.id, None)  # the next try reads it again
         return batch.waiting | fenced.changed
 
+    def may_leave_early(self, queued: Sequence[Queued], now_ms: int) -> set[int]:
+        """Return the ids of those that may be fenced before they are due.
+
+        Their executors start them on time. A limit, and a strategy for the whole cluster, decide by what is open when a
+        run is due.
+        """
+        known, limited = self.job_cache.jobs, self.registry.limited_groups
+        groups = {run.group_id for run in queued if run.due_ms > now_ms} - limited
+        able = {group_id for group_id in groups if self.registry.takes_early(group_id, now_ms)}
+        return {
+            run.id
+            for run in queued
+            if run.group_id in able
+            and run.due_ms > now_ms
+            and (job := known.get(run.job_id)) is not None
+            and job.block_scope is not BlockScope.CLUSTER
+        }
+
     def _load_sources(self, batch: Batch) -> Mapping[int, GlueVersion]:
         """Return the sources of the script jobs in a batch; runs that no executor could run are closed."""
         scripts = {item.job.id: item.job for item in batch.routed if item.job.glue_type != BEAN}
         if not scripts:
             return {}
         found, left_out = self.sources.find(scripts.values())
-        refusals = {
-            job.id: why
-            for job in scripts.values()
-            if job.id not in left_out and (why := self.sources.refusal(job, found.get(job.id)))
-        }
+        read = [job for job in scripts.values() if job.id not in left_out]
+        refusals = {job.id: why for job in read if (why := self.sources.refusal(job, found.get(job.id)))}
         for item in batch.routed:
             if why := refusals.get(item.job.id):
                 batch.close(item.run, RunState.REFUSED, *why)
@@ -96,11 +113,8 @@ class Firing:
         """Give room to runs that a limit applies to, oldest first; none overtakes one that finds no room."""
         placed: list[Routed] = []
         short: set[Line] = set()
-        ordered = sorted(
-            (item for item in batch.routed if item.run.id in special),
-            key=lambda item: (item.run.due_ms, item.run.id),
-        )
-        for item in ordered:
+        found = [item for item in batch.routed if item.run.id in special]
+        for item in sorted(found, key=lambda item: (item.run.due_ms, item.run.id)):
             queue = self.limits.queue_of(item)
             line = self.limits.line_of(item.job)
             if queue is not None:
@@ -113,7 +127,6 @@ class Firing:
         return placed
 
     def _settle(self, batch: Batch, fenced: Batch, now_ms: int) -> None:
-        """Defer and close what does not go."""
         closed = batch.closed + fenced.closed
         if batch.deferred or fenced.deferred:
             self.deferred.defer(batch.deferred + fenced.deferred, now_ms)

@@ -50,16 +50,13 @@ class DeferredRuns:
     """The lines of deferred runs.
 
     Thread-safety: :meth:`is_held`, :meth:`has_no_room`, :meth:`ended` and :meth:`arrived` may be called from anywhere:
-    they ask dicts and append to deques. Everything else belongs to the tick thread.
-
-    Args:
-        limit: Runs kept; of a line that does not fit, the newest stay rows and are found again by reconciling.
+    they ask dicts and append to deques. Everything else belongs to the tick thread. Of a line that does not fit into
+    the limit of runs, the newest stay rows and are found again by reconciling.
     """
 
     def __init__(self, wake: Callable[[], None], *, limit: int) -> None:
         self.overflowed = 0
-        self._wake = wake
-        self._limit = limit
+        self._wake, self._limit = wake, limit
         self._entries: dict[int, _Entry] = {}
         self._queues: dict[Line, _Queue] = {}
         self._of_job: dict[int, set[int]] = {}
@@ -247,9 +244,7 @@ class DeferredRuns:
         while self._ended:
             job_id, group_id = self._ended.popleft()
             lines |= {Line("job", job_id), Line("group", group_id)}
-        groups: set[int] = set()
-        while self._arrived:
-            groups.add(self._arrived.popleft())
+        groups = {self._arrived.popleft() for _ in range(len(self._arrived))}
         if groups:
             lines |= {line for line in self._queues if line.kind == "executor" and line.owner in groups}
         for line in lines:

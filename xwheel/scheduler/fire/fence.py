@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 # how much longer the sends of a broadcast may take for each of its shards, since they wait for one another
 SHARD_MS = 10
+# the same for runs of foreign executors, which may wait in the lane for those before them
+TURN_MS = 3000
 
 
 @dataclass(eq=False, repr=False)
@@ -63,13 +65,9 @@ class Fence:
             batch = self.db.transaction(work)
         except CommitUnknownError as error:
             kept = self.db.transaction(lambda conn: self._recall(conn, written))
-            logger.warning(
-                "the fence of %d runs, first %d, was %s: %s",
-                len(routed),
-                routed[0].run.id,
-                "not committed and is done again" if kept is None else "committed",
-                error,
-            )
+            what = "not committed and is done again" if kept is None else "committed"
+            text = "the fence of %d runs, first %d, was %s: %s"
+            logger.warning(text, len(routed), routed[0].run.id, what, error)
             batch = self.db.transaction(work) if kept is None else kept
         self.observers.committed(noted)
         return batch
@@ -98,7 +96,9 @@ class Fence:
             passed = {item.run.id for item in self.limits.decide(conn, asked, limits, result)}
             ready = [item for item in ready if item.run.id not in ids or item.run.id in passed]
         widest = max((len(item.executors) for item in ready), default=1)
-        check_ms = now_ms + self.answer_ms + SHARD_MS * (widest - 1)
+        due_ms = max([now_ms, *(item.run.due_ms for item in ready)])  # what leaves early is not asked about before
+        has_turns = any(item.executors[0].kind != "xwheel" for item in ready)
+        check_ms = due_ms + self.answer_ms + SHARD_MS * (widest - 1) + TURN_MS * has_turns
         for item in ready:
             result.shards.extend(self._expand(item, now_ms, check_ms))
         locked = [shard for shard in result.shards if shard.run.id in planned]
@@ -130,12 +130,9 @@ class Fence:
         there = [shard for shard in written.shards if _is_written(shard.run, rows.get(shard.run.id))]
         if written.shards and not there:
             return None
-        return dataclasses.replace(
-            written, shards=[shard for shard in there if shard.run.partition in epochs]
-        )
+        return dataclasses.replace(written, shards=[shard for shard in there if shard.run.partition in epochs])
 
     def _expand(self, item: Routed, now_ms: int, check_ms: int) -> Iterator[Shard]:
-        """Yield one dispatching row for each executor; a retried shard keeps its index and total."""
         total = len(item.executors) if len(item.executors) > 1 else item.run.shard_total
         ids = [item.run.id, *self.run_ids.take(len(item.executors) - 1)]
         for index, executor in enumerate(item.executors):
@@ -157,9 +154,7 @@ class Fence:
 
 def _is_written(meant: Run, row: Run | None) -> bool:
     """Return whether a row is as this fence wrote it: no other writes the same time and executor."""
-    return (
-        row is not None
-        and row.state is RunState.DISPATCHING
-        and (row.dispatched_ms, row.address, row.instance)
-        == (meant.dispatched_ms, meant.address, meant.instance)
-    )
+    if row is None or row.state is not RunState.DISPATCHING:
+        return False
+    wanted = (meant.dispatched_ms, meant.address, meant.instance)
+    return (row.dispatched_ms, row.address, row.instance) == wanted

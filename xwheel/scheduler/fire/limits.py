@@ -22,17 +22,13 @@ class RunLimits:
     """Asks the database what is open and decides what may go; tick thread only."""
 
     def __init__(self, registry: ExecutorRegistry, deferred: DeferredRuns) -> None:
-        self._registry = registry
-        self._deferred = deferred
+        self._registry, self._deferred = registry, deferred
 
     def concerns(self, items: Iterable[Routed]) -> list[Routed]:
         """Return the runs that a limit or a cluster-wide strategy applies to; empty costs no SQL."""
         limited = self._registry.limited_groups
-        return [
-            item
-            for item in items
-            if item.job.block_scope is BlockScope.CLUSTER or item.job.group_id in limited
-        ]
+        scope = BlockScope.CLUSTER
+        return [item for item in items if item.job.block_scope is scope or item.job.group_id in limited]
 
     def line_of(self, job: Job) -> Line:
         """Return the line in which a run that must pass waits for a place."""
@@ -55,10 +51,8 @@ class RunLimits:
 
     def lock(self, conn: Connection, items: Sequence[Routed]) -> dict[int, int]:
         """Lock the groups with a limit among those of the runs, before any run is locked; return the limits."""
-        limited = self._registry.limited_groups
-        return open_runs.lock_limits(
-            conn, {item.job.group_id for item in items if item.job.group_id in limited}
-        )
+        groups = {item.job.group_id for item in items}
+        return open_runs.lock_limits(conn, groups & self._registry.limited_groups)
 
     def decide(
         self, conn: Connection, items: Sequence[Routed], limits: Mapping[int, int], batch: Batch
@@ -86,16 +80,12 @@ def decide(
     draft = _Draft(limits, counts, opened, deferred, batch)
     ordered = sorted(items, key=lambda item: (item.run.due_ms, item.run.id))
     # a retry of an older fire replaces no other
-    newest = {
-        item.job.id: item.run for item in ordered if _covers(item.job) and item.run.id == item.run.root_id
-    }
+    newest = {item.job.id: item.run for item in ordered if _covers(item.job) and item.run.id == item.run.root_id}
     return [item for item in ordered if draft.may_go(item, newest.get(item.job.id))]
 
 
 @dataclass(eq=False, repr=False)
 class _Draft:
-    """One decision while it is being made."""
-
     limits: Mapping[int, int]
     counts: Mapping[int, int]
     opened: Sequence[SentRun]
@@ -129,9 +119,8 @@ class _Draft:
         if not roots:
             is_behind = self.deferred.is_behind(Line("job", job.id), run)
         elif job.block_strategy == BlockStrategy.DISCARD_LATER:
-            self.batch.close(
-                run, RunState.SKIPPED, RunReason.BLOCKED, f"run {_first(roots)} of job {job.id} is open"
-            )
+            text = f"run {_first(roots)} of job {job.id} is open"
+            self.batch.close(run, RunState.SKIPPED, RunReason.BLOCKED, text)
             return True
         else:
             is_behind = True
@@ -142,18 +131,16 @@ class _Draft:
     def _covers(self, run: Run, newest: Run, roots: Mapping[int, Sequence[SentRun]]) -> bool:
         """Let only the newest run of a job live: what runs is killed, what waits is cancelled."""
         if newest.root_id != run.root_id or self.deferred.has_newer(run):
-            self.batch.close(
-                run, RunState.CANCELLED, RunReason.COVERED, f"a newer run of job {run.job_id} is due"
-            )
+            text = f"a newer run of job {run.job_id} is due"
+            self.batch.close(run, RunState.CANCELLED, RunReason.COVERED, text)
             return True
         for older in self.deferred.older(run):
             if older not in self._covered:
                 self._covered.add(older)
                 self.batch.cover(older, run)
         if roots:
-            self.batch.kills += [
-                item.id for part in roots.values() for item in part if not item.kill_requested
-            ]
+            killed = [item for part in roots.values() for item in part if not item.kill_requested]
+            self.batch.kills += [item.id for item in killed]
             self.batch.deferred.append(Deferred(run, Line("job", run.job_id)))
         return bool(roots)
 
@@ -163,13 +150,9 @@ class _Draft:
         if limit is None:
             return True
         if need > limit:
-            self.batch.close(
-                run,
-                RunState.REFUSED,
-                RunReason.OVER_LIMIT,
-                f"job {item.job.id}: {need} shards never fit group {group}, whose max_running is {limit}: "
-                "raise it or choose a router that takes fewer executors",
-            )
+            text = f"job {item.job.id}: {need} shards never fit group {group}, whose max_running is {limit}: "
+            text += "raise it or choose a router that takes fewer executors"
+            self.batch.close(run, RunState.REFUSED, RunReason.OVER_LIMIT, text)
             return False
         line = Line("group", group)
         if group in self._full or need > self._room[group] or self.deferred.is_behind(line, run):

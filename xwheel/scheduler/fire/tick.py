@@ -14,7 +14,6 @@ from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.fire.batch import Firing
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.records import Queued
-from xwheel.storage.runs import QueuedRun
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +21,8 @@ FIRE_BATCH = 1000
 LEAST_REACH = 64
 RETRY_PLACE_MS = 100
 IDLE_MS = 1000
+# what may leave early does so this long before it is due, or sooner: until then others gather
+READY_MS = 100
 
 
 class Inbox:
@@ -84,7 +85,7 @@ class WaitingRuns:
         """Put what found no place back to the head, and note how far to reach next time."""
         self.put_first(group_id, left)
         went = len(taken) - len(left)
-        reach = 2 * went if left and went else 2 * len(taken)
+        reach = went * 5 // 4 if left and went else 2 * len(taken)
         self._reach[group_id] = max(LEAST_REACH, min(FIRE_BATCH, reach))
 
     def put_first(self, group_id: int, run_ids: Sequence[int]) -> None:
@@ -106,10 +107,7 @@ class WaitingRuns:
 
 @dataclass(eq=False, repr=False)
 class TickLoop:
-    """Owns the ring; everything but :meth:`is_held` and :meth:`has_no_room` belongs to the tick thread.
-
-    Thread-safety: ring, held runs and waiting line belong to the tick thread; the two only ask dicts.
-    """
+    """Owns the ring; everything but :meth:`is_held`, which only asks dicts, belongs to the tick thread."""
 
     ring_at: Callable[[int], TimeRing]  # makes a time ring that begins at an instant
     begin_ms: InitVar[int]  # the time at the start; it may be the machine's, ahead of the shared one
@@ -121,6 +119,7 @@ class TickLoop:
     send_ms: int  # how long a send may take
     # due runs kept in memory without a place; more stay rows and are found again by reconciling
     waiting_limit: int
+    arm_ms: int  # how long before its due time a run may be fenced, at most; 0 for when it is due
 
     def __post_init__(self, begin_ms: int) -> None:
         self._ring = self.ring_at(begin_ms)
@@ -134,10 +133,6 @@ class TickLoop:
         # while a try moves it from one to the other neither may have it: taking it in twice changes nothing
         return run_id in self._held or self.deferred.is_held(run_id)
 
-    def has_no_room(self, run: QueuedRun) -> bool:
-        """Return whether memory has no room for a run behind others of its job that wait; from any thread."""
-        return self.deferred.has_no_room(run)
-
     def depth(self) -> tuple[int, int]:
         """Return how many runs the ring holds and how many wait for a place or are deferred."""
         return len(self._ring), len(self._waiting) + len(self.deferred)
@@ -147,21 +142,29 @@ class TickLoop:
         if now_ms < self._latest_ms - STEP_MS:
             self._turn_back(now_ms)
         self._latest_ms = max(self._latest_ms, now_ms)
-        self._take_inbox()
+        self._take_inbox(now_ms)
         if not self.lease.may_act(self.send_ms):
             return RETRY_PLACE_MS
-        self._take_deferred(now_ms)
+        ripe = self.deferred.take_ripe(now_ms)
+        self._held.update((run.id, run) for run in ripe)
+        for run in reversed(ripe):
+            self._waiting.put_first(run.group_id, [run.id])
         for run_id in self._ring.advance(now_ms):
             self._waiting.append(self._held[run_id].group_id, run_id)
         stuck: set[int] = set()  # no place: asking again in this tick would spin
         while lines := self._waiting.take(stuck):
             left = self._fire_batch([run_id for line in lines.values() for run_id in line], now_ms)
             for group_id, line in lines.items():
-                remaining = [run_id for run_id in line if run_id in left]
+                remaining = [run_id for run_id in line if run_id in left and self._is_due(run_id, now_ms)]
                 self._waiting.give_back(group_id, line, remaining)
+                early = [run_id for run_id in line if run_id in left and not self._is_due(run_id, now_ms)]
+                self._ring.push_many(early, [self._held[run_id].due_ms for run_id in early])
                 if remaining:
                     stuck.add(group_id)
-        self._drop_overflow()
+        excess = len(self._waiting) - self.waiting_limit
+        for run_id in self._waiting.drop_newest(excess) if excess > 0 else ():
+            self._held.pop(run_id, None)
+            self.overflowed += 1
         return self._wait_ms(now_ms)
 
     def _fire_batch(self, batch: Sequence[int], now_ms: int) -> set[int]:
@@ -177,7 +180,7 @@ class TickLoop:
 
     def drain(self) -> list[int]:
         """Forget everything and return the ids; the rows stay planned for the next holder."""
-        self._take_inbox()
+        self._take_inbox(self._latest_ms)
         ids = list(self._held)
         self._ring.drain()
         self._held.clear()
@@ -192,25 +195,24 @@ class TickLoop:
         self._ring, self._latest_ms = self.ring_at(now_ms), now_ms
         self.inbox.put(held)
 
-    def _take_deferred(self, now_ms: int) -> None:
-        ripe = self.deferred.take_ripe(now_ms)
-        self._held.update((run.id, run) for run in ripe)
-        for run in reversed(ripe):
-            self._waiting.put_first(run.group_id, [run.id])
+    def _is_due(self, run_id: int, now_ms: int) -> bool:
+        return self._held[run_id].due_ms <= now_ms
 
-    def _take_inbox(self) -> None:
+    def _leaves_ms(self, due_ms: int) -> int:
+        """Return when a run leaves that may do so early; those that are due within a while go together."""
+        least_ms = min(READY_MS, self.arm_ms)
+        width_ms = max(1, self.arm_ms - least_ms)
+        return (due_ms - least_ms) // width_ms * width_ms
+
+    def _take_inbox(self, now_ms: int) -> None:
         while batch := self.inbox.take():
             # one that came under a later epoch stays where it is, but is decided about under that
             self._held.update((run.id, run) for run in batch if run.id in self._held)
             fresh = [run for run in batch if not self.is_held(run.id)]
             self._held.update((run.id, run) for run in fresh)
-            self._ring.push_many([run.id for run in fresh], [run.due_ms for run in fresh])
-
-    def _drop_overflow(self) -> None:
-        excess = len(self._waiting) - self.waiting_limit
-        for run_id in self._waiting.drop_newest(excess) if excess > 0 else ():
-            self._held.pop(run_id, None)
-            self.overflowed += 1
+            may_leave_early = self.firing.may_leave_early(fresh, now_ms) if self.arm_ms else ()
+            at_ms = [self._leaves_ms(run.due_ms) if run.id in may_leave_early else run.due_ms for run in fresh]
+            self._ring.push_many([run.id for run in fresh], at_ms)
 
     def _wait_ms(self, now_ms: int) -> int:
         if self._waiting:

@@ -2,6 +2,5 @@
 
 ``jobs`` changes one job or many, after ``validate`` and where ``rights`` allow it; ``versions`` keeps how each job was;
 ``dependencies`` says which job runs after which; ``pause`` stops all schedules and changes calendars. ``owners`` asks
-plugins what of a job is theirs, ``writing`` is what they write many jobs with. Each call is one transaction that locks
-what it changes.
+plugins what of a job is theirs. Each call is one transaction that locks what it changes.
 """

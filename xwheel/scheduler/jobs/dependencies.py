@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
@@ -32,20 +33,16 @@ class DependencyManager:
     _: KW_ONLY
     limits: TextLimits = DEFAULT_LIMITS
 
-    def set_children(
-        self, parent_id: int, links: Sequence[ChildLink], revision: int | None = None
-    ) -> list[ChildLink]:
+    def set_children(self, parent_id: int, links: Sequence[ChildLink], revision: int | None = None) -> list[ChildLink]:
         """Make these the children of a job, and raise its revision.
 
         What succeeds runs its children, so a new child, or a new parameter for one, takes the permission ``run`` in its
         group. Children that the actor may not read stay: who does not see them cannot mean to take them out. Returns
         the links as they are saved, by child. Without a revision it overwrites whatever is there.
 
-        Raises:
-            NotFoundError: The job does not exist.
-            RevisionError: It is at another revision.
-            FieldError: A child does not exist, stands twice or would close a cycle; the chain would be too long; or
-                a template is too long or names what is not there.
+        Raises NotFoundError without the job, RevisionError if it is at another revision, and FieldError if a child does
+        not exist, stands twice or would close a cycle, the chain would be too long, or a template is too long or names
+        what is not there.
         """
         self._check_list(parent_id, links)
         now_ms = self.clock.now_ms()
@@ -62,9 +59,9 @@ class DependencyManager:
             for link in links:
                 if link.child_id not in known:
                     raise _unknown(link.child_id)
-            wanted = [*links, *_unseen(conn, parent_id, links, known)]
-            _check_count(wanted)
             before = jobs.children_of(conn, [parent_id])
+            wanted = [*links, *_unseen(conn, before, links, known)]
+            _check_count(wanted)
             jobs.replace_children(conn, parent_id, wanted)
             self._check_chains(conn, parent_id)
             self._check_parents(conn, links)
@@ -88,16 +85,14 @@ class DependencyManager:
             seen.add(link.child_id)
 
     def _check_parents(self, conn: Connection, links: Sequence[ChildLink]) -> None:
-        parents: dict[int, list[int]] = {}
+        parents: defaultdict[int, list[int]] = defaultdict(list)
         for link in jobs.parents_of(conn, {link.child_id for link in links}):
-            parents.setdefault(link.child_id, []).append(link.parent_id)
+            parents[link.child_id].append(link.parent_id)
         for link in links:
             found = parents[link.child_id]
             if len(found) > MAX_PARENTS:
-                raise FieldError(
-                    "child_id",
-                    f"job {link.child_id} would have {len(found)} parents, {MAX_PARENTS} are allowed",
-                )
+                text = f"job {link.child_id} would have {len(found)} parents, {MAX_PARENTS} are allowed"
+                raise FieldError("child_id", text)
             if link.param is not None:
                 check_template(link.param, _readable(conn, found))
 
@@ -106,20 +101,19 @@ class DependencyManager:
 
         Raises FieldError if the job is its own descendant, or the longest chain through it has too many generations.
         """
-        down = _generations(conn, parent_id, is_down=True, limit=MAX_DEPTH + 1)
-        came_from = down.came_from
+        down, came_from = _generations(conn, parent_id, is_down=True)
         if parent_id in came_from:
             path = [parent_id]
             while (before := came_from[path[-1]]) != parent_id:
                 path.append(before)
-            cycle = " -> ".join(_shown(conn, [parent_id, *reversed(path[1:]), parent_id]))
+            path = [parent_id, *reversed(path[1:]), parent_id]
+            seen = set(_readable(conn, path))
+            cycle = " -> ".join(str(item) if item in seen else "a job of another group" for item in path)
             raise FieldError("child_id", f"the jobs would run in a circle: {cycle}")
-        up = _generations(conn, parent_id, is_down=False, limit=MAX_DEPTH + 1)
-        if up.depth + down.depth > MAX_DEPTH:
-            raise FieldError(
-                "child_id",
-                f"a chain through job {parent_id} would have more than {MAX_DEPTH} generations of children",
-            )
+        up, _ = _generations(conn, parent_id, is_down=False)
+        if up + down > MAX_DEPTH:
+            text = f"a chain through job {parent_id} would have more than {MAX_DEPTH} generations of children"
+            raise FieldError("child_id", text)
 
 
 def _check_count(links: Sequence[ChildLink]) -> None:
@@ -128,39 +122,28 @@ def _check_count(links: Sequence[ChildLink]) -> None:
 
 
 def _unseen(
-    conn: Connection, parent_id: int, links: Sequence[ChildLink], known: Mapping[int, Job]
+    conn: Connection, old: Sequence[ChildLink], links: Sequence[ChildLink], known: Mapping[int, Job]
 ) -> list[ChildLink]:
     """Check that the actor may have these children, and return the ones that there are and that it may not read.
 
-    Raises FieldError if it may not read one of them, ForbiddenError if it may not run one that is new or gets another
-    parameter.
+    One that is new or gets another parameter it must be allowed to run; one that it may not read does not exist.
     """
     actor = current_actor()
     if actor.grants.allows(Permission.RUN):
         return []
-    before = {link.child_id: link for link in jobs.children_of(conn, [parent_id])}
+    before = {link.child_id: link for link in old}
     for link in links:
         takes = Permission.READ if before.get(link.child_id) == link else Permission.RUN
         try:
             actor.need(takes, known[link.child_id].group_id, "job", link.child_id)
         except NotFoundError:
             raise _unknown(link.child_id) from None
-    others = jobs.get_jobs(conn, before.keys() - known.keys())
-    return [
-        before[job.id]
-        for job in others.values()
-        if not actor.grants.allows(Permission.READ, job.group_id) and job.id in before
-    ]
+    others = jobs.get_jobs(conn, before.keys() - known.keys()).values()
+    return [before[job.id] for job in others if not actor.grants.allows(Permission.READ, job.group_id)]
 
 
 def _unknown(child_id: int) -> FieldError:
     return FieldError("child_id", f"job {child_id} does not exist")
-
-
-def _shown(conn: Connection, path: Sequence[int]) -> list[str]:
-    """Return the ids of jobs, without those that the actor may not read."""
-    seen = set(_readable(conn, path))
-    return [str(job_id) if job_id in seen else "a job of another group" for job_id in path]
 
 
 def _readable(conn: Connection, ids: Sequence[int]) -> Sequence[int]:
@@ -171,31 +154,21 @@ def _readable(conn: Connection, ids: Sequence[int]) -> Sequence[int]:
     return [item for item in ids if item in found and grants.allows(Permission.READ, found[item].group_id)]
 
 
-class _Walk:
-    """What lies below or above a job: how many generations, and from where each job was first reached."""
+def _generations(conn: Connection, start: int, *, is_down: bool) -> tuple[int, dict[int, int]]:
+    """Return how many generations are below or above a job, and from where each of their jobs was first reached.
 
-    def __init__(self) -> None:
-        self.depth = 0
-        self.came_from: dict[int, int] = {}
-
-
-def _generations(conn: Connection, start: int, *, is_down: bool, limit: int) -> _Walk:
-    """Walk generation by generation; a job counts in the deepest generation that it is met in.
-
-    A walk that is longer than the limit ends there; so does one that comes back to its start.
+    A job counts in the deepest generation that it is met in. A walk that is too long for a chain ends there; so does
+    one that comes back to its start.
     """
-    walk = _Walk()
-    level = {start}
-    while level and walk.depth < limit and start not in walk.came_from:
+    depth, level = 0, {start}
+    came_from: dict[int, int] = {}
+    while level and depth <= MAX_DEPTH and start not in came_from:
         links = jobs.children_of(conn, level) if is_down else jobs.parents_of(conn, level)
-        pairs: Mapping[int, int] = {
-            (link.child_id if is_down else link.parent_id): (link.parent_id if is_down else link.child_id)
-            for link in reversed(links)
-        }
-        level = set(pairs)
-        walk.depth += bool(level)
-        for job_id, before in pairs.items():
-            walk.came_from.setdefault(job_id, before)
-        if len(walk.came_from) > MAX_JOBS:
+        pairs = [(link.child_id, link.parent_id) if is_down else (link.parent_id, link.child_id) for link in links]
+        level = {job_id for job_id, _ in pairs}
+        depth += bool(level)
+        for job_id, before in pairs:
+            came_from.setdefault(job_id, before)
+        if len(came_from) > MAX_JOBS:
             raise FieldError("child_id", f"more than {MAX_JOBS} jobs would hang together")
-    return walk
+    return depth, came_from

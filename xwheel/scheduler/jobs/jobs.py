@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from xwheel.clock import Clock
 from xwheel.errors import FieldError, NameTakenError, NotFoundError, PluginError, ScheduleError, XwheelError
-from xwheel.model import PARTITIONS, Job, NewSource, Origin, RunReason
+from xwheel.model import PARTITIONS, Job, NewSource, Origin, Run, RunReason
 from xwheel.model.access import Permission
 from xwheel.model.jobs import draft_job
 from xwheel.model.versions import JobAction, changes_back
@@ -28,6 +28,7 @@ from xwheel.scheduler.jobs.validate import DEFAULT_LIMITS, TextLimits, check_job
 from xwheel.scheduler.jobs.versions import JobHistory, JobStep, stopped
 from xwheel.scheduler.runs.run_now import AT_ONCE, RunNow, When
 from xwheel.scheduler.scripts.scripts import Scripts
+from xwheel.scheduler.send.recall import EarlyRuns
 from xwheel.scheduler.timetable import AskedTimetable
 from xwheel.storage import executors, job_versions, jobs, plugin_rows, runs
 from xwheel.storage.database import changes
@@ -39,7 +40,10 @@ SCHEDULE_FIELDS: Final = (
     *("calendar_exclude", "calendar_require"),
 )
 T = TypeVar("T")
+Values = Mapping[str, object]  # fields of a job by name
+Source = NewSource | None
 
+OF_SCHEDULE: Final = (Origin.SCHEDULE, Origin.RETRY, Origin.RECOVERY)  # origins of what ends with a schedule
 BATCH: Final = 100  # jobs in a transaction: claims of the same jobs wait no longer than that takes
 
 
@@ -50,10 +54,6 @@ class BulkAction(StrEnum):
     STOP = "stop"
     RUN = "run"
     DELETE = "delete"
-
-
-# what an action needs in the group of each job, where that is not ``run``
-_NEEDS: Final = {BulkAction.DELETE: Permission.EDIT}
 
 
 class BulkResult(NamedTuple):
@@ -82,17 +82,11 @@ class JobManager:
     questions: PluginQuestions  # asks plugins between the attempts of transactions, and never inside
     owners: JobOwners
     wake: Callable[[], None]
+    early: EarlyRuns  # what waits at executors for its due time; edits ask for it
     _: KW_ONLY
     limits: TextLimits = DEFAULT_LIMITS
 
-    def create(
-        self,
-        values: Mapping[str, object],
-        *,
-        enabled: bool = False,
-        source: NewSource | None = None,
-        unique: bool = False,
-    ) -> Job:
+    def create(self, values: Values, *, enabled: bool = False, source: Source = None, unique: bool = False) -> Job:
         """Create a job, stopped unless told otherwise.
 
         With ``unique`` a name that another job of the group has is refused; XXL-JOB's jobs may share one. Raises
@@ -125,7 +119,7 @@ class JobManager:
         self.wake()
         return found
 
-    def draft(self, values: Mapping[str, object], now_ms: int) -> Job:
+    def draft(self, values: Values, now_ms: int) -> Job:
         """Return a job that could be created so, stopped and without an id; raises like :meth:`create`."""
         draft = draft_job({**values, "enabled": False}, now_ms)
         self.limits.check_param(draft.param)
@@ -133,20 +127,11 @@ class JobManager:
         return draft
 
     def insert_draft(
-        self,
-        conn: Connection,
-        draft: Job,
-        now_ms: int,
-        *,
-        enabled: bool,
-        source: NewSource | None = None,
-        unique: bool = True,
+        self, conn: Connection, draft: Job, now_ms: int, *, enabled: bool, source: Source = None, unique: bool = True
     ) -> Job:
         """Create what :meth:`draft` returned, inside a transaction; the arguments are those of :meth:`create`."""
         row = {name: value for name, value in asdict(draft).items() if name != "id"}
-        executors.get_group(conn, draft.group_id, lock=unique)
-        if unique:
-            _refuse_namesake(conn, draft)
+        _lock_name(conn, draft, unique=unique)
         job = jobs.insert_job(conn, row)
         if source is not None:
             made = self.scripts.save_locked(conn, job, source, now_ms)
@@ -154,13 +139,7 @@ class JobManager:
         return self.start_locked(conn, job, now_ms) if enabled else job
 
     def edit(
-        self,
-        job_id: int,
-        changes: Mapping[str, object],
-        *,
-        revision: int | None = None,
-        source: NewSource | None = None,
-        unique: bool = False,
+        self, job_id: int, changes: Values, *, revision: int | None = None, source: Source = None, unique: bool = False
     ) -> Job:
         """Change fields of a job.
 
@@ -168,15 +147,11 @@ class JobManager:
         again. Raises what :meth:`create` does, and OwnedByCodeError for a field that a plugin owns, as for code that
         declares it.
         """
-        now_ms = self.clock.now_ms()
 
-        def work(conn: Connection) -> Job:
-            job = rights.lock_job(conn, job_id, revision, Permission.EDIT)
-            saved = self._edit(conn, job, changes, now_ms, source, unique=unique)
-            self.history.record(conn, JobAction.EDIT, [_step(job, saved, source)], now_ms)
-            return saved
+        def change(conn: Connection, job: Job, now_ms: int) -> JobStep:
+            return self._edit(conn, job, changes, now_ms, source, unique=unique)
 
-        return self.transaction(work)
+        return self._change_one(JobAction.EDIT, job_id, revision, Permission.EDIT, change)
 
     def restore(self, job_id: int, number: int, *, revision: int | None = None, unique: bool = True) -> Job:
         """Edit a job to be as it was at an earlier revision, its source included; whether it is started stays.
@@ -184,37 +159,44 @@ class JobManager:
         The children that it had then are not part of it. Raises what :meth:`edit` does, NotFoundError if the version is
         not kept, and FieldError if what it names is gone: a plugin, a calendar, the version of the source.
         """
-        now_ms = self.clock.now_ms()
 
-        def work(conn: Connection) -> Job:
-            job = rights.lock_job(conn, job_id, revision, Permission.EDIT)
+        def change(conn: Connection, job: Job, now_ms: int) -> JobStep:
             wanted = job_versions.get_version(conn, job_id, number)
             changes = changes_back(job, wanted.definition)
             glue_type = str(changes.get("glue_type", job.glue_type))
             source = self.scripts.source_back(conn, job, glue_type, wanted)
-            saved = self._edit(conn, job, changes, now_ms, source, unique=unique)
-            self.history.record(conn, JobAction.RESTORE, [_step(job, saved, source)], now_ms)
-            return saved
+            return self._edit(conn, job, changes, now_ms, source, unique=unique)
+
+        return self._change_one(JobAction.RESTORE, job_id, revision, Permission.EDIT, change)
+
+    def _change_one(
+        self,
+        action: JobAction,
+        job_id: int,
+        revision: int | None,
+        permission: Permission,
+        change: Callable[[Connection, Job, int], JobStep],
+    ) -> Job:
+        """Change a job in a transaction that locks it and records what became of it; return it as it is then."""
+        now_ms = self.clock.now_ms()
+
+        def work(conn: Connection) -> Job:
+            step = change(conn, rights.lock_job(conn, job_id, revision, permission), now_ms)
+            self.history.record(conn, action, [step], now_ms)
+            return step.after
 
         return self.transaction(work)
 
     def _edit(
-        self,
-        conn: Connection,
-        job: Job,
-        changes: Mapping[str, object],
-        now_ms: int,
-        source: NewSource | None,
-        *,
-        unique: bool,
-    ) -> Job:
-        """Change fields of a locked job, if the actor may and no plugin owns them."""
+        self, conn: Connection, job: Job, changes: Values, now_ms: int, source: Source, *, unique: bool
+    ) -> JobStep:
         rights.check_move(job, changes)
         self.owners.refuse_change(conn, job, changes)
         merged = self.merge(job, changes, conn)
-        return self.edit_locked(conn, job, merged, changes, now_ms, source=source, unique=unique)
+        saved = self.edit_locked(conn, job, merged, changes, now_ms, source=source, unique=unique)
+        return JobStep(job, saved, source if saved.glue_version != job.glue_version else None)
 
-    def merge(self, job: Job, changes: Mapping[str, object], conn: Connection | None = None) -> Job:
+    def merge(self, job: Job, changes: Values, conn: Connection | None = None) -> Job:
         """Return a job as it would be with changed fields; raises like :meth:`edit`."""
         merged = replace(job, **changes)
         if merged.param != job.param:  # what was saved under a higher limit stays
@@ -227,80 +209,63 @@ class JobManager:
         conn: Connection,
         job: Job,
         merged: Job,
-        changes: Mapping[str, object],
+        changes: Values,
         now_ms: int,
         *,
-        source: NewSource | None = None,
+        source: Source = None,
         unique: bool = True,
     ) -> Job:
         """Write what :meth:`merge` returned of a job whose row is locked, and work out its next fire if need be."""
         rights.check_script(job, merged, source)
         values: dict[str, object] = {**changes, "revision": job.revision + 1, "updated_ms": now_ms}
         values["glue_version"] = self.scripts.edit_locked(conn, job, merged, source, now_ms)
-        is_other_schedule = any(
-            getattr(job, name) != getattr(merged, name) for name in ("schedule_type", "schedule_conf")
-        )
-        if is_other_schedule and "anchor_ms" not in changes:
+        schedule = (job.schedule_type, job.schedule_conf)
+        if schedule != (merged.schedule_type, merged.schedule_conf) and "anchor_ms" not in changes:
             values["anchor_ms"] = now_ms
         if (merged.group_id, merged.name) != (job.group_id, job.name):
-            executors.get_group(conn, merged.group_id, lock=unique)
-            if unique:
-                _refuse_namesake(conn, merged)
+            _lock_name(conn, merged, unique=unique)
         saved = jobs.update_job(conn, job.id, values)
         if merged.group_id != job.group_id:
             # what is open belongs to the executor that has it, and stays
-            planned = runs.lock_planned_of_jobs(conn, [job.id], tuple(Origin))
+            planned = runs.lock_unsent_of_jobs(conn, [job.id], tuple(Origin))
             runs.update_groups(conn, [(run.id, merged.group_id) for run in planned])
-        reschedules = any(getattr(job, name) != getattr(merged, name) for name in SCHEDULE_FIELDS)
-        return (
-            self.reschedule(conn, saved, RunReason.EDITED, now_ms) if reschedules and job.enabled else saved
-        )
+        if job.enabled and any(getattr(job, name) != getattr(merged, name) for name in SCHEDULE_FIELDS):
+            return self.reschedule(conn, saved, RunReason.EDITED, now_ms)
+        return saved
 
     def start(self, job_id: int, *, revision: int | None = None) -> Job:
         """Let a job fire; nothing changes if it does already.
 
         Raises ScheduleError if it has no schedule or no further fire.
         """
-        now_ms = self.clock.now_ms()
 
-        def work(conn: Connection) -> Job:
-            job = rights.lock_job(conn, job_id, revision, Permission.RUN)
-            if job.enabled:
-                return job
-            started = self.start_locked(conn, job, now_ms)
-            self.history.record(conn, JobAction.START, [JobStep(job, started)], now_ms)
-            return started
+        def change(conn: Connection, job: Job, now_ms: int) -> JobStep:
+            return JobStep(job, job if job.enabled else self.start_locked(conn, job, now_ms))
 
-        return self.transaction(work)
+        return self._change_one(JobAction.START, job_id, revision, Permission.RUN, change)
 
     def stop(self, job_id: int, *, revision: int | None = None) -> Job:
         """Stop a job and cancel its planned fires and retries; runs that were sent go on."""
-        now_ms = self.clock.now_ms()
 
-        def work(conn: Connection) -> Job:
-            job = rights.lock_job(conn, job_id, revision, Permission.RUN)
+        def change(conn: Connection, job: Job, now_ms: int) -> JobStep:
             self.stop_locked(conn, [job], now_ms)
-            now = jobs.get_job(conn, job_id)
-            self.history.record(conn, JobAction.STOP, [JobStep(job, now)], now_ms)
-            return now
+            return JobStep(job, stopped(job, now_ms))
 
-        return self.db.transaction(work)
+        return self._change_one(JobAction.STOP, job_id, revision, Permission.RUN, change)
 
     def delete(self, job_id: int, *, revision: int | None = None) -> None:
         """Delete a job: what is planned is cancelled, its finished runs stay readable.
 
         Raises OwnedByCodeError if a plugin owns it.
         """
-        now_ms = self.clock.now_ms()
 
-        def work(conn: Connection) -> None:
-            job = rights.lock_job(conn, job_id, revision, Permission.EDIT)
+        def change(conn: Connection, job: Job, now_ms: int) -> JobStep:
             for error in self.owners.undeletable(conn, [job]).values():
                 raise error
             self._delete(conn, [job], now_ms)
-            self.history.record(conn, JobAction.DELETE, [JobStep(job, stopped(job, now_ms))], now_ms)
+            return JobStep(job, stopped(job, now_ms))
 
-        self.questions.around(lambda: self.db.transaction(work))
+        self._change_one(JobAction.DELETE, job_id, revision, Permission.EDIT, change)
 
     def change_many(
         self, action: BulkAction, ids: Sequence[int], *, param: str | None = None, when: When = AT_ONCE
@@ -312,60 +277,56 @@ class JobManager:
         wanted = list(dict.fromkeys(ids))
         # all are due together, however many transactions that takes
         when = When(at_ms=when.due_ms(self.clock.now_ms()))
-        results: dict[int, BulkResult] = {}
+        results: dict[int, int | XwheelError | None] = {}
         # neighbours together: what is planned is found partition by partition
-        ordered = sorted(wanted, key=lambda job_id: (job_id % PARTITIONS, job_id))
-        for part in chunks(ordered, BATCH):
+        for part in chunks(sorted(wanted, key=lambda job_id: (job_id % PARTITIONS, job_id)), BATCH):
             if action is BulkAction.RUN:
-                for job_id, done in self.runs_by_hand.run_many(part, param, when).items():
-                    if isinstance(done, int):
-                        results[job_id] = BulkResult(job_id, run_id=done)
-                    else:
-                        results[job_id] = BulkResult(job_id, done)
+                results |= self.runs_by_hand.run_many(part, param, when)
             else:
-                results.update(self._change(action, part))
+                results |= self._change(action, part)
         self.wake()
-        return [results[job_id] for job_id in wanted]
+        told = ((job_id, results[job_id]) for job_id in wanted)
+        return [
+            BulkResult(job_id, run_id=done) if isinstance(done, int) else BulkResult(job_id, done)
+            for job_id, done in told
+        ]
 
-    def _change(self, action: BulkAction, ids: Sequence[int]) -> dict[int, BulkResult]:
+    def _change(self, action: BulkAction, ids: Sequence[int]) -> dict[int, XwheelError | None]:
         now_ms = self.clock.now_ms()
 
-        def work(conn: Connection) -> dict[int, BulkResult]:
-            done = {job_id: BulkResult(job_id, NotFoundError("job", job_id)) for job_id in ids}
-            found, refused = rights.permitted(jobs.lock_jobs(conn, ids), _NEEDS.get(action, Permission.RUN))
-            done |= {job_id: BulkResult(job_id, error) for job_id, error in refused.items()}
-            match action:
-                case BulkAction.START:
-                    self.timetable.need((job for job in found.values() if not job.enabled), now_ms)
-                    steps: list[JobStep] = []
-                    done |= {job.id: self._try_start(conn, job, now_ms, steps) for job in found.values()}
-                    self.history.record(conn, JobAction.START, steps, now_ms)
-                    return done
-                case BulkAction.STOP:
-                    self.stop_locked(conn, found.values(), now_ms)
-                    steps = [JobStep(job, stopped(job, now_ms)) for job in found.values()]
-                    self.history.record(conn, JobAction.STOP, steps, now_ms)
-                case _:
-                    owned = self.owners.undeletable(conn, found.values())
-                    gone = [job for job in found.values() if job.id not in owned]
-                    self._delete(conn, gone, now_ms)
-                    steps = [JobStep(job, stopped(job, now_ms)) for job in gone]
-                    self.history.record(conn, JobAction.DELETE, steps, now_ms)
-                    return done | {job_id: BulkResult(job_id, owned.get(job_id)) for job_id in found}
-            return done | {job_id: BulkResult(job_id) for job_id in found}
+        def work(conn: Connection) -> dict[int, XwheelError | None]:
+            needed = Permission.EDIT if action is BulkAction.DELETE else Permission.RUN
+            found, refused = rights.permitted(jobs.lock_jobs(conn, ids), needed)
+            done: dict[int, XwheelError | None] = {job_id: NotFoundError("job", job_id) for job_id in ids}
+            done |= {**dict.fromkeys(found), **refused}
+            if action is BulkAction.START:
+                self.timetable.need((job for job in found.values() if not job.enabled), now_ms)
+                steps: list[JobStep] = []
+                done |= {job.id: self._try_start(conn, job, now_ms, steps) for job in found.values()}
+            elif action is BulkAction.STOP:
+                self.stop_locked(conn, found.values(), now_ms)
+                steps = [JobStep(job, stopped(job, now_ms)) for job in found.values()]
+            else:
+                owned = self.owners.undeletable(conn, found.values())
+                gone = [job for job in found.values() if job.id not in owned]
+                self._delete(conn, gone, now_ms)
+                steps = [JobStep(job, stopped(job, now_ms)) for job in gone]
+                done |= owned
+            self.history.record(conn, JobAction(action), steps, now_ms)
+            return done
 
         return self.questions.around(lambda: self.db.transaction(work))
 
-    def _try_start(self, conn: Connection, job: Job, now_ms: int, steps: list[JobStep]) -> BulkResult:
+    def _try_start(self, conn: Connection, job: Job, now_ms: int, steps: list[JobStep]) -> XwheelError | None:
         """Let a locked job fire and note that; what cannot is refused before anything is written."""
         try:
             if not job.enabled:
                 steps.append(JobStep(job, self.start_locked(conn, job, now_ms)))
         except (FieldError, PluginError) as error:
-            return BulkResult(job.id, error)
+            return error
         except (ValueError, OverflowError) as error:
-            return BulkResult(job.id, ScheduleError("schedule_conf", f"leads beyond the year 9999: {error}"))
-        return BulkResult(job.id)
+            return ScheduleError("schedule_conf", f"leads beyond the year 9999: {error}")
+        return None
 
     def stop_locked(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
         """Stop jobs whose rows are locked."""
@@ -374,7 +335,6 @@ class JobManager:
         jobs.stop_jobs(conn, ids, now_ms)
 
     def _delete(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
-        """Delete jobs whose rows are locked."""
         ids = [job.id for job in found]
         plugin_rows.delete_of_jobs(conn, self.plugins.tables, ids)
         self._cancel_planned(conn, ids, RunReason.DELETED, now_ms, origins=tuple(Origin))
@@ -405,9 +365,8 @@ class JobManager:
         self.scripts.check(job)
         next_ms = self.timetable.next_fire(job, now_ms)
         if next_ms is None:
-            raise ScheduleError(
-                "schedule_conf", f"job {job.id} would never fire: change its schedule before starting it"
-            )
+            text = f"job {job.id} would never fire: change its schedule before starting it"
+            raise ScheduleError("schedule_conf", text)
         values = {
             "enabled": True,
             "next_fire_ms": next_ms,
@@ -418,30 +377,67 @@ class JobManager:
         }
         return jobs.update_job(conn, job.id, values)
 
+    def lock_unsent(self, conn: Connection, job_ids: Collection[int], origins: Collection[Origin]) -> list[Run]:
+        """Lock the runs of locked jobs that are planned, or were given back by their executor before they were due."""
+        return runs.lock_unsent_of_jobs(conn, job_ids, origins, self.recall(conn, job_ids, origins))
+
+    def recall(self, conn: Connection, job_ids: Collection[int], origins: Collection[Origin]) -> Collection[int]:
+        """Return the ids of runs of jobs that left for their executor and will not start.
+
+        Before some jobs are changed one by one it is asked for all of them.
+        """
+        return self.early.recall(runs.find_early(conn, job_ids, origins, self.clock.now_ms()))
+
     def _cancel_planned(
         self,
         conn: Connection,
         job_ids: Collection[int],
         reason: RunReason,
         now_ms: int,
-        origins: tuple[Origin, ...] = (Origin.SCHEDULE, Origin.RETRY, Origin.RECOVERY),
+        origins: tuple[Origin, ...] = OF_SCHEDULE,
     ) -> None:
-        planned = runs.lock_planned_of_jobs(conn, job_ids, origins)
+        planned = self.lock_unsent(conn, job_ids, origins)
         runs.cancel_runs(conn, [run.id for run in planned], reason=reason, now_ms=now_ms)
         changes.note_cancelled(conn, planned, reason, now_ms)
 
 
-def _step(before: Job, after: Job, source: NewSource | None) -> JobStep:
-    """Return what became of a job, with the source if it was another one."""
-    return JobStep(before, after, source if after.glue_version != before.glue_version else None)
+class ManyJobsWriter:
+    """What plugins write many jobs with, in transactions of their own; see :class:`~xwheel.plugin.JobWriter`."""
+
+    def __init__(self, manager: JobManager) -> None:
+        self._manager = manager
+        self.need = manager.timetable.need
+        self.next_fire = manager.timetable.next_fire
+        self.merge = manager.merge
+        self.transaction = manager.transaction
+        self.insert = manager.insert_draft
+        self.start = manager.start_locked
+        self.stop = manager.stop_locked
+
+    def draft(self, values: Values) -> Job:
+        """Return a job that could be created so."""
+        return self._manager.draft(values, self._manager.clock.now_ms())
+
+    def edit(self, conn: Connection, job: Job, changes: Values, now_ms: int) -> Job:
+        """Change fields of a locked job."""
+        return self._manager.edit_locked(conn, job, replace(job, **changes), changes, now_ms)
+
+    def touch(self, conn: Connection, job: Job, now_ms: int) -> Job:
+        """Raise the revision of a locked job."""
+        return jobs.update_job(conn, job.id, {"revision": job.revision + 1, "updated_ms": now_ms})
+
+    def record(self, conn: Connection, action: JobAction, steps: Sequence[tuple[Job | None, Job]], now_ms: int) -> None:
+        """Write down what the caller did to jobs."""
+        self._manager.history.record(conn, action, [JobStep(*step) for step in steps], now_ms)
 
 
-def _refuse_namesake(conn: Connection, job: Job) -> None:
+def _lock_name(conn: Connection, job: Job, *, unique: bool) -> None:
     """Refuse a name that another job has; the group's row is locked, so that no two take it at once.
 
-    Raises NameTakenError.
+    Without ``unique`` only the group must be there. Raises NotFoundError or NameTakenError.
     """
-    other = jobs.find_namesake(conn, job.group_id, job.name)
+    executors.get_group(conn, job.group_id, lock=unique)
+    other = jobs.find_namesake(conn, job.group_id, job.name) if unique else None
     if other is not None and other != job.id:
         raise NameTakenError(
             f"name: job {other} of the same group is called {job.name!r} already: give another name, or change that one"

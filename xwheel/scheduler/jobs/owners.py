@@ -27,9 +27,7 @@ class JobOwners:
     def __init__(self, db: Database, plugins: Plugins, questions: PluginQuestions) -> None:
         self._db = db
         self._questions = questions
-        self._owners = {
-            name: item for name, item in sorted(plugins.resources.items()) if isinstance(item, OwnsJobs)
-        }
+        self._owners = {name: item for name, item in sorted(plugins.resources.items()) if isinstance(item, OwnsJobs)}
         self._trusted = plugins.resources.trusted
 
     def refuse_change(self, conn: Connection, job: Job, changes: Mapping[str, object]) -> None:
@@ -68,12 +66,17 @@ class JobOwners:
         return self._questions.ask(("owned", name, rows), self._owned(name, job_ids)) if rows else {}
 
     def _refusal(self, name: str, job_id: int, said: DeclaredView, field: str) -> str:
-        item = self._owners[name]
-        key = ("refusal", name, job_id, repr(said), field)
-        return self._questions.ask(key, self._question(name, lambda _: _words(item, job_id, said, field)))
+        def words(_: Connection) -> str:
+            found = self._owners[name].refusal(job_id, said, field)
+            if not isinstance(found, str):
+                raise PluginError(f"refusal() must return a text, not {type(found).__name__}")
+            return found
+
+        return self._questions.ask(("refusal", name, job_id, repr(said), field), self._question(name, words))
 
     def _owned(self, name: str, job_ids: Collection[int]) -> PluginQuestion[Mapping[int, DeclaredView]]:
-        return self._question(name, partial(_owned, self._owners[name], name, job_ids))
+        item = self._owners[name]
+        return self._question(name, lambda conn: check_owned(name, item.owned(conn, job_ids), job_ids))
 
     def _question(self, name: str, work: Callable[[Connection], T]) -> PluginQuestion[T]:
         def read() -> T:
@@ -83,16 +86,3 @@ class JobOwners:
         what = f"resources {name}"
         call = partial(guarded, what, read, allowed=(OutageError, PluginError))
         return PluginQuestion(what, name in self._trusted, call)
-
-
-def _owned(
-    item: OwnsJobs, name: str, job_ids: Collection[int], conn: Connection
-) -> Mapping[int, DeclaredView]:
-    return check_owned(name, item.owned(conn, job_ids), job_ids)
-
-
-def _words(item: OwnsJobs, job_id: int, said: DeclaredView, field: str) -> str:
-    found = item.refusal(job_id, said, field)
-    if not isinstance(found, str):
-        raise PluginError(f"refusal() must return a text, not {type(found).__name__}")
-    return found

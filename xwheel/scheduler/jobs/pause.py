@@ -9,10 +9,10 @@ from typing import Final
 
 from xwheel.calendars import parse_calendar
 from xwheel.errors import ConflictError
-from xwheel.model import Job, Origin, RunReason
+from xwheel.model import Origin, RunReason
 from xwheel.model.versions import JobAction
 from xwheel.scheduler.audit_trail import AuditTrail
-from xwheel.scheduler.jobs.jobs import JobManager
+from xwheel.scheduler.jobs.jobs import OF_SCHEDULE, JobManager
 from xwheel.scheduler.jobs.versions import JobStep
 from xwheel.scheduler.timetable import CalendarCache
 from xwheel.storage import jobs, leases, runs, settings
@@ -55,7 +55,7 @@ class ScheduleManager:
             return int(since or now_ms)
 
         since_ms = self.manager.db.transaction(switch)
-        while self.manager.db.transaction(lambda conn: self._unplan(conn, now_ms)):
+        while self.manager.transaction(lambda conn: self._unplan(conn, now_ms)):
             pass
         logger.warning("all schedules are paused")
         return since_ms
@@ -85,17 +85,17 @@ class ScheduleManager:
         now_ms = self.manager.clock.now_ms()
 
         def work(conn: Connection) -> None:
-            users = self._users(conn, name)
+            ids = jobs.find_calendar_users(conn, name)
+            users = [job for job in jobs.lock_jobs(conn, ids).values() if job.enabled]
+            self.manager.recall(conn, [job.id for job in users], OF_SCHEDULE)
             known = settings.find_calendar(conn, name)
             action = "calendar.create" if known is None else "calendar.edit"
             self.audit.record(conn, action, "calendar", name, before=known, after=definition)
             settings.save_calendar(conn, name, definition, now_ms)
             self.calendars.read(conn)
             self.manager.timetable.need(users, now_ms)
-            steps = [
-                JobStep(job, self.manager.reschedule(conn, job, RunReason.CALENDAR, now_ms)) for job in users
-            ]
-            self.manager.history.record(conn, JobAction.CALENDAR, steps, now_ms)
+            saved = [self.manager.reschedule(conn, job, RunReason.CALENDAR, now_ms) for job in users]
+            self.manager.history.record(conn, JobAction.CALENDAR, list(map(JobStep, users, saved)), now_ms)
 
         self._change(work)
 
@@ -121,25 +121,23 @@ class ScheduleManager:
                 self.calendars.read(conn)
         self.manager.wake()
 
-    def _users(self, conn: Connection, name: str) -> list[Job]:
-        ids = jobs.find_calendar_users(conn, name)
-        return [job for _, job in sorted(jobs.lock_jobs(conn, ids).items()) if job.enabled]
-
     def _unplan(self, conn: Connection, now_ms: int) -> int:
-        """Give a batch of planned fires back to their jobs; return how many fires."""
-        count = 0
         steps: list[JobStep] = []
-        ids = sorted(runs.find_planned_jobs(conn, BATCH))
-        for job_id, job in sorted(jobs.lock_jobs(conn, ids).items()):
-            planned = runs.lock_planned_of_jobs(conn, [job_id], (Origin.SCHEDULE,))
-            if not planned:
-                continue
-            runs.cancel_runs(conn, [run.id for run in planned], reason=RunReason.PAUSED, now_ms=now_ms)
-            changes.note_cancelled(conn, planned, "paused", now_ms)
+        early = runs.find_early_jobs(conn, self.manager.clock.now_ms())
+        early += self.manager.early.given().values()
+        ids = {*early, *runs.find_planned_jobs(conn, BATCH)}
+        owners = jobs.lock_jobs(conn, ids)
+        unsent = self.manager.lock_unsent(conn, owners, (Origin.SCHEDULE,))
+        runs.cancel_runs(conn, [run.id for run in unsent], reason=RunReason.PAUSED, now_ms=now_ms)
+        changes.note_cancelled(conn, unsent, "paused", now_ms)
+        first_ms: dict[int, int] = {}
+        for run in unsent:
+            first_ms[run.job_id] = min(run.planned_ms, first_ms.get(run.job_id, run.planned_ms))
+        for job_id, planned_ms in first_ms.items():
+            job = owners[job_id]
             values: dict[str, object] = {"revision": job.revision + 1}
             if job.enabled:  # one that was stopped must not fire again once schedules do
-                values |= {"next_fire_ms": min(run.planned_ms for run in planned), "awaits_root": None}
+                values |= {"next_fire_ms": planned_ms, "awaits_root": None}
             steps.append(JobStep(job, jobs.update_job(conn, job_id, values)))
-            count += len(planned)
         self.manager.history.record(conn, JobAction.PAUSE, steps, now_ms)
-        return count
+        return len(unsent)

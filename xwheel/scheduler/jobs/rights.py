@@ -1,4 +1,7 @@
-"""What the actor may do to jobs whose rows are locked: the group that a job is in now counts, not that of the call."""
+"""What the actor may do to jobs whose rows are locked: the group that a job is in now counts, not that of the call.
+
+All raise NotFoundError where the actor may not even read, ForbiddenError where it may not do the thing.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +24,17 @@ def lock_job(conn: Connection, job_id: int, revision: int | None, permission: Pe
 
 
 def check_new_job(values: Mapping[str, object], source: NewSource | None) -> None:
-    """Check that the actor may create a job; asked before anything else is, which may depend on the group.
-
-    Raises NotFoundError if the actor may not read the group, ForbiddenError if it may not edit there or not say what
-    scripts run.
-    """
+    """Check that the actor may create a job, with what it runs; asked before anything that may depend on the group."""
     group_id = values.get("group_id")
     if isinstance(group_id, int):
-        current_actor().need(Permission.EDIT, group_id, "group", group_id)
+        actor = current_actor()
+        actor.need(Permission.EDIT, group_id, "group", group_id)
         if source is not None:
-            current_actor().need(Permission.SCRIPT, group_id, "group", group_id)
+            actor.need(Permission.SCRIPT, group_id, "group", group_id)
 
 
 def check_move(job: Job, changes: Mapping[str, object]) -> None:
-    """Check that the actor may bring a job to the group that changes name, if they do.
-
-    Raises NotFoundError if the actor may not read that group, ForbiddenError if it may not edit there.
-    """
+    """Check that the actor may bring a job to the group that changes name, if they do."""
     group_id = changes.get("group_id", job.group_id)
     if isinstance(group_id, int) and group_id != job.group_id:
         current_actor().need(Permission.EDIT, group_id, "group", group_id)
@@ -46,17 +43,14 @@ def check_move(job: Job, changes: Mapping[str, object]) -> None:
 def check_script(job: Job, merged: Job, source: NewSource | None) -> None:
     """Check that the actor may change what a script runs, if an edit does.
 
-    Another glue type takes the source, and a job that moves to another group brings it to the executors there. Raises
-    ForbiddenError.
+    Another glue type takes the source, and a job that moves to another group brings it to the executors there.
     """
     is_other = merged.glue_type != job.glue_type or merged.group_id != job.group_id
     if source is not None or (is_other and job.glue_version):
         current_actor().need(Permission.SCRIPT, merged.group_id, "job", job.id)
 
 
-def permitted(
-    found: Mapping[int, Job], permission: Permission
-) -> tuple[Mapping[int, Job], dict[int, XwheelError]]:
+def permitted(found: Mapping[int, Job], permission: Permission) -> tuple[Mapping[int, Job], dict[int, XwheelError]]:
     """Return those jobs with which the actor may do what needs a permission, and why not with the others."""
     actor = current_actor()
     if actor.grants.allows(permission):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import Final, NamedTuple
 
 from xwheel.errors import FieldError, PluginError, RouteError
@@ -25,10 +26,7 @@ class TextLimits(NamedTuple):
     source: int = MAX_SOURCE_BYTES  # the setting ``api.max_source_bytes``
 
     def check_param(self, text: str | None) -> None:
-        """Refuse a parameter, or the template of one, that is too long; None is the job's own.
-
-        Raises FieldError.
-        """
+        """Refuse a parameter, or the template of one, that is too long; None is the job's own. Raises FieldError."""
         if text is not None:
             _check_bytes("param", text, self.param, MAX_PARAM_BYTES, "api.max_param_bytes")
 
@@ -45,21 +43,12 @@ def _check_bytes(field: str, text: str, limit: int, highest: int, setting: str) 
         return
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > limit:
-        way = (
-            f"may be raised to {highest}"
-            if limit < highest
-            else "has no higher value: pass on where it is kept"
-        )
+        way = f"may be raised to {highest}" if limit < highest else "has no higher value: pass on where it is kept"
         raise FieldError(field, f"has {size} bytes as UTF-8, {limit} are allowed: {setting} {way}")
 
 
 def check_job(
-    job: Job,
-    plugins: Plugins,
-    timetable: Timetable,
-    questions: PluginQuestions,
-    *,
-    listed: Collection[str] = (),
+    job: Job, plugins: Plugins, timetable: Timetable, questions: PluginQuestions, *, listed: Collection[str] = ()
 ) -> None:
     """Refuse names that no plugin registered and schedules that cannot work.
 
@@ -88,12 +77,10 @@ def _check_route_options(job: Job, plugins: Plugins, questions: PluginQuestions)
         if job.route_options:
             raise FieldError("route_options", f"must be empty: the router {name} takes none")
         return
-    question = PluginQuestion(
-        f"router {name}",
-        name in plugins.routers.trusted,
-        lambda: guarded(f"router {name}", lambda: router.check(job.route_options), allowed=RouteError),
-    )
+    title = f"router {name}"
+    check = partial(guarded, title, lambda: router.check(job.route_options), allowed=RouteError)
     try:
+        question = PluginQuestion(title, name in plugins.routers.trusted, check)
         questions.ask(("route_options", name, job.route_options), question)
     except RouteError as error:
         raise FieldError("route_options", str(error)) from error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from xwheel.model import ChildLink, Job, NewSource
-from xwheel.model.access import ActorKind, current_actor
+from xwheel.model.access import UNKNOWN_ACTOR, Actor, current_actor
 from xwheel.model.deeds import Deed, clean
 from xwheel.model.versions import CHILDREN, CHILDREN_BEFORE, JobAction, JobVersion, children_of, definition_of
 from xwheel.scheduler.audit_trail import AuditTrail
@@ -20,32 +21,20 @@ MAX_REASON: Final = 500
 
 
 class JobStep(NamedTuple):
-    """What became of one job.
+    """What became of one job."""
 
-    Attributes:
-        before: The job as it was; None for a new one.
-        after: The job as it is, deleted or not.
-        source: The source that was saved with it, if any.
-        children: Its children before and after, if these were changed.
-    """
-
-    before: Job | None
-    after: Job
-    source: NewSource | None = None
+    before: Job | None  # the job as it was; None for a new one
+    after: Job  # the job as it is, deleted or not
+    source: NewSource | None = None  # the source that was saved with it, if any
+    # its children before and after, if these were changed
     children: tuple[Sequence[ChildLink], Sequence[ChildLink]] | None = None
 
 
+@dataclass(frozen=True)
 class JobHistory:
-    """Keeps versions of jobs, and records who made them.
+    """Keeps versions of jobs, and records who made them; nothing is kept between calls."""
 
-    Thread-safety: nothing is kept between calls.
-
-    Args:
-        audit: Where it is recorded.
-    """
-
-    def __init__(self, audit: AuditTrail) -> None:
-        self._audit = audit
+    audit: AuditTrail
 
     def record(self, conn: Connection, action: JobAction, steps: Sequence[JobStep], now_ms: int) -> None:
         """Write down what the actor of this thread did to jobs whose rows are locked; what did not change is left out.
@@ -56,26 +45,14 @@ class JobHistory:
         made = [step for step in steps if step.before is None or step.before.revision != step.after.revision]
         if not made:
             return
-        actor = current_actor()
         versions = []
         for step in made:
             if step.before is not None:
-                versions.append(_found(step.before))
-            versions.append(
-                JobVersion(
-                    job_id=step.after.id,
-                    revision=step.after.revision,
-                    at_ms=now_ms,
-                    actor_kind=str(actor.kind),
-                    actor=clean(actor.name, MAX_ACTOR),
-                    action=str(action),
-                    reason=clean(actor.reason, MAX_REASON),
-                    glue_version=step.after.glue_version,
-                    definition={**definition_of(step.after), **_children(step)},
-                )
-            )
+                before_ms = step.before.updated_ms
+                versions.append(_version(step.before, JobAction.FOUND, before_ms, UNKNOWN_ACTOR, {}))
+            versions.append(_version(step.after, action, now_ms, current_actor(), _children(step)))
         job_versions.insert_versions(conn, versions)
-        self._audit.record_many(conn, [_entry(action, step) for step in made])
+        self.audit.record_many(conn, [_entry(action, step) for step in made])
 
 
 def stopped(job: Job, now_ms: int) -> Job:
@@ -85,17 +62,17 @@ def stopped(job: Job, now_ms: int) -> Job:
     )
 
 
-def _found(job: Job) -> JobVersion:
+def _version(job: Job, action: JobAction, at_ms: int, actor: Actor, children: Mapping[str, object]) -> JobVersion:
     return JobVersion(
         job_id=job.id,
         revision=job.revision,
-        at_ms=job.updated_ms,
-        actor_kind=str(ActorKind.UNKNOWN),
-        actor="",
-        action=str(JobAction.FOUND),
-        reason="",
+        at_ms=at_ms,
+        actor_kind=str(actor.kind),
+        actor=clean(actor.name, MAX_ACTOR),
+        action=str(action),
+        reason=clean(actor.reason, MAX_REASON),
         glue_version=job.glue_version,
-        definition=definition_of(job),
+        definition={**definition_of(job), **children},
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from xwheel.clock import has_come
+from xwheel.config.sections import ScheduleSection
 from xwheel.model import Job, Run, RunReason, RunState
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry
@@ -51,52 +52,45 @@ class AdoptLoop:
     finisher: Finisher
     registry: ExecutorRegistry
     wakeups: Wakeups
-    _: KW_ONLY
-    pre_read_ms: int  # rows due later stay rows
-    threshold_ms: int  # the misfire threshold of jobs that have none of their own
-    interval_ms: int  # how often to look for rows that no memory has
-    reconcile_ms: int  # how often to look for rows that memory lost
+    schedule: ScheduleSection
 
     def __post_init__(self) -> None:
         self.recovered = 0
-        self._overflowed_before = 0
-        self._reconcile_at_ms = 0
-        self._failures_settled = 0
+        self._overflowed_before = self._reconcile_at_ms = self._failures_settled = 0
         self._taken_over: dict[int, int] = {}
 
     def step(self, now_ms: int) -> int:
         """Adopt one batch; return how long to wait in milliseconds, 0 if there is more."""
         if not self.lease.may_act():
-            return self.interval_ms
+            return self.schedule.adopt_interval_ms
         failures = self.wakeups.failures
         # what failed may have been committed: what it planned is in no memory
         has_failed = failures != self._failures_settled
-        if has_failed or has_come(self._reconcile_at_ms, now_ms, self.reconcile_ms):
-            self.reconcile(now_ms, now_ms + self.pre_read_ms if has_failed else None)
-            self._reconcile_at_ms = now_ms + self.reconcile_ms
+        if has_failed or has_come(self._reconcile_at_ms, now_ms, self.schedule.reconcile_interval_ms):
+            self.reconcile(now_ms, now_ms + self.schedule.pre_read_ms if has_failed else None)
+            self._reconcile_at_ms = now_ms + self.schedule.reconcile_interval_ms
             self._failures_settled = failures
         epochs = self.lease.epochs
         came = {part: epoch for part, epoch in epochs.items() if self._taken_over.get(part) != epoch}
         with self.db.read() as conn:
             found, unfinished = runs.find_left(conn, came, BATCH) if came else ([], ())
             if not unfinished:
-                found += runs.find_unadopted(conn, epochs.keys(), now_ms + self.pre_read_ms, BATCH)
+                found += runs.find_unadopted(conn, epochs.keys(), now_ms + self.schedule.pre_read_ms, BATCH)
             late = [run_id for run_id, due_ms in found if due_ms < now_ms - OVERDUE_MS]
             stale = runs.list_planned(conn, late) if late else []
             owners = jobs.get_jobs(conn, {run.job_id for run in stale})
         finished = {part: epoch for part, epoch in came.items() if part not in unfinished}
         if not found:
             self._taken_over |= finished
-            return self.interval_ms
+            return self.schedule.adopt_interval_ms
         ids = [run_id for run_id, _ in found]
         skipped = self._recheck(stale, owners, now_ms)
         if skipped:
-            self.finisher.finish(
-                [Outcome(run_id=item, state=RunState.SKIPPED, reason=why) for item, why in skipped.items()]
-            )
+            state = RunState.SKIPPED
+            self.finisher.finish([Outcome(run_id=key, state=state, reason=why) for key, why in skipped.items()])
         self.inbox.put(self.db.transaction(lambda conn: self._adopt(conn, ids)))
         self._taken_over |= finished
-        return 0 if unfinished or len(ids) >= BATCH else self.interval_ms
+        return 0 if unfinished or len(ids) >= BATCH else self.schedule.adopt_interval_ms
 
     def reconcile(self, now_ms: int, before_ms: int | None = None) -> None:
         """Find planned rows of ours that no memory holds, and sends without an answer.
@@ -125,47 +119,36 @@ class AdoptLoop:
         return any(place.is_held(run_id) for place in self.holders)
 
     def _recheck(self, stale: Sequence[Run], owners: Mapping[int, Job], now_ms: int) -> dict[int, RunReason]:
-        """Return the runs that are to be skipped, with the reason."""
+        limit_ms, limited = self.schedule.misfire_threshold_ms, self.registry.limited_groups
 
         def last_missed(job_ids: Collection[int], after_ms: int) -> dict[int, int]:
             with self.db.read() as conn:
-                return open_runs.find_last_missed(
-                    conn, job_ids, now_ms, after_ms=after_ms, threshold_ms=self.threshold_ms
-                )
+                return open_runs.find_last_missed(conn, job_ids, now_ms, after_ms=after_ms, threshold_ms=limit_ms)
 
-        return recheck(
-            stale,
-            owners,
-            now_ms,
-            threshold_ms=self.threshold_ms,
-            last_missed=last_missed,
-            limited=self.registry.limited_groups,
-        )
+        return recheck(stale, owners, now_ms, threshold_ms=limit_ms, last_missed=last_missed, limited=limited)
 
     def _take_up(self, missing: Sequence[QueuedRun]) -> None:
         overflowed = self.tick.overflowed
         waited = min(len(missing), overflowed - self._overflowed_before)
         self._overflowed_before = overflowed
+        lost, first = len(missing) - waited, missing[0].id
+        self.recovered += lost
         if waited:
-            logger.info(
-                "%d due runs were over trigger.waiting_limit and waited as rows; they are taken in again,"
-                " first run %d",
-                waited,
-                missing[0].id,
+            text = (
+                "%d due runs were over trigger.waiting_limit and waited as rows; they are taken in again, first run %d"
             )
-        if len(missing) > waited:
-            self.recovered += len(missing) - waited
-            logger.info(
-                "%d runs are planned and in no memory, as after a failed transaction; they are taken up again,"
-                " first run %d",
-                len(missing) - waited,
-                missing[0].id,
+            logger.info(text, waited, first)
+        if lost:
+            text = (
+                "%d runs are planned and in no memory, as after a failed transaction; they are taken up again, "
+                "first run %d"
             )
+            logger.info(text, lost, first)
         self.inbox.put(missing)
 
     def _is_missing(self, run: QueuedRun, epochs: Mapping[int, int]) -> bool:
         is_ours = epochs.get(run.partition) == run.epoch
-        return is_ours and not self._is_held(run.id) and not self.tick.has_no_room(run)
+        return is_ours and not self._is_held(run.id) and not self.tick.deferred.has_no_room(run)
 
     def _adopt(self, conn: Connection, ids: Sequence[int]) -> list[QueuedRun]:
         epochs = self.lease.lock(conn)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
+from xwheel.config.sections import ScheduleSection
 from xwheel.errors import PluginError
 from xwheel.model import Job
+from xwheel.plugin import ScheduleType
+from xwheel.plugin.registries import Registry
 from xwheel.runtime.foreign import HangingError, PluginThreads
 from xwheel.scheduler.plan.rules import Planned, plan
 from xwheel.scheduler.timetable import Timetable
@@ -19,16 +22,13 @@ class BatchPlanner:
     """Plans batches, so that a schedule type that hangs stops the one job that it was asked about."""
 
     timetable: Timetable
-    types: Collection[str]  # names of the installed schedule types
-    trusted: Collection[str]  # names of those that are asked at once
+    types: Registry[ScheduleType]  # the installed schedule types; those that are trusted are asked at once
     threads: PluginThreads
     run_ids: RunIds
-    _: KW_ONLY
-    pre_read_ms: int  # how far ahead fires are planned
-    threshold_ms: int  # the misfire threshold of jobs that have none of their own
+    schedule: ScheduleSection
 
     def __post_init__(self) -> None:
-        self._foreign = set(self.types) - set(self.trusted)
+        self._foreign = set(self.types) - set(self.types.trusted)
 
     def split(self, jobs: Sequence[Job]) -> list[Sequence[Job]]:
         """Return the batches that these jobs make: one to be planned at once, then one for each other schedule type."""
@@ -41,13 +41,7 @@ class BatchPlanner:
         return [batch for batch in batches.values() if batch]
 
     def plan(
-        self,
-        jobs: Sequence[Job],
-        now_ms: int,
-        epochs: Mapping[int, int],
-        *,
-        max_runs: int,
-        max_questions: int,
+        self, jobs: Sequence[Job], now_ms: int, epochs: Mapping[int, int], *, max_runs: int, max_questions: int
     ) -> Planned:
         """Plan one batch of :meth:`split`; a job whose schedule type hangs is stopped with the reason.
 
@@ -55,8 +49,8 @@ class BatchPlanner:
         """
         planned = partial(
             plan,
-            pre_read_ms=self.pre_read_ms,
-            threshold_ms=self.threshold_ms,
+            pre_read_ms=self.schedule.pre_read_ms,
+            threshold_ms=self.schedule.misfire_threshold_ms,
             take_ids=self.run_ids.take,
             epochs=epochs,
             max_runs=max_runs,
@@ -66,10 +60,8 @@ class BatchPlanner:
         if name not in self._foreign:
             return planned(jobs, now_ms, timetable=self.timetable)
         try:
-            return self.threads.call(
-                f"schedule type {name}",
-                lambda call: planned(jobs, now_ms, timetable=self.timetable, goes_on=call.goes_on),
-            )
+            asked = partial(planned, jobs, now_ms, timetable=self.timetable)
+            return self.threads.call(f"schedule type {name}", lambda call: asked(goes_on=call.goes_on))
         except HangingError as error:
             stuck = [job for job in jobs if job is error.item] or jobs
             result = planned(stuck, now_ms, timetable=_Silent(self.timetable, str(error)))
@@ -78,11 +70,8 @@ class BatchPlanner:
 
 
 class _Silent(Timetable):
-    """A timetable whose schedule type gives no answer."""
-
     def __init__(self, timetable: Timetable, reason: str) -> None:
-        self._timetable = timetable
-        self._reason = reason
+        self._timetable, self._reason = timetable, reason
 
     def next_fire(self, job: Job, after_ms: int) -> int | None:
         """Refuse to say when a job fires."""

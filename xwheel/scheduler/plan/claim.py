@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from xwheel.clock import Clock
+from xwheel.config.sections import ScheduleSection
 from xwheel.errors import DuplicateError
 from xwheel.model import Job, RunState
+from xwheel.plugin.observers import Changes
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.fire.tick import Inbox
 from xwheel.scheduler.job_cache import JobCache
@@ -52,10 +54,8 @@ LEAST_SHARE: Final = 0.05
 class BatchLimit:
     """How much one claim takes, so that it stays short on any disk and with any schedule.
 
-    Starts small, and follows the time that the last ones took to plan and to write.
-
-    Args:
-        most: Jobs in one transaction where the database is fast enough.
+    Starts small, and follows the time that the last ones took to plan and to write; ``most`` jobs are in one
+    transaction where the database is fast enough.
     """
 
     def __init__(self, most: int) -> None:
@@ -95,8 +95,6 @@ class BatchLimit:
 
 @dataclass(slots=True)
 class _Share:
-    """Due jobs that are claimed with a limit of their own: those on time, or those behind."""
-
     limit: BatchLimit
     jobs: Sequence[Job] = ()
     has_more: bool = False
@@ -104,8 +102,6 @@ class _Share:
 
 @dataclass(slots=True)
 class _Batch:
-    """Jobs as they were read, and what was decided about them."""
-
     jobs: Sequence[Job]  # copies of the rows
     stopped: Sequence[Job]  # those that are not started, and so should have no next fire
     epochs: Mapping[int, int]  # partition to epoch, as this node knew them
@@ -132,23 +128,19 @@ class ClaimLoop:
     job_cache: JobCache  # gets the jobs as they were claimed, so that the tick need not read them again soon
     clock: Clock
     observers: Observers
-    _: KW_ONLY
-    pre_read_ms: int  # how far ahead fires are planned
-    batch: int  # jobs in one transaction, at most; fewer where it would take long
-    behind_ms: int  # jobs that are later than this are claimed after the others
+    schedule: ScheduleSection  # jobs that are later than its misfire threshold are claimed after the others
 
     def __post_init__(self) -> None:
         self.duplicates = 0
         self._noted: Noted = ()
-        self._on_time = _Share(BatchLimit(self.batch))
-        self._behind = _Share(BatchLimit(self.batch))
-        self._began_ms = 0
-        self._trip_ms = 0
+        self._on_time = _Share(BatchLimit(self.schedule.claim_batch))
+        self._behind = _Share(BatchLimit(self.schedule.claim_batch))
+        self._began_ms = self._trip_ms = 0
 
     def step(self, now_ms: int) -> int:
         """Claim a batch of the jobs on time and one of those behind; return how long to wait, 0 if there is more."""
         # half of the window is early enough, and a second keeps new jobs prompt
-        wait_ms = min(LONGEST_WAIT_MS, self.pre_read_ms // 2)
+        wait_ms = min(LONGEST_WAIT_MS, self.schedule.pre_read_ms // 2)
         if not self.lease.may_act():
             return LONGEST_WAIT_MS
         epochs = dict(self.lease.epochs)
@@ -165,9 +157,8 @@ class ClaimLoop:
         return wait_ms
 
     def _find(self, conn: Connection, partitions: Sequence[int], now_ms: int) -> None:
-        """Read the jobs of both shares."""
         on_time, behind = self._on_time, self._behind
-        horizon_ms, edge_ms = now_ms + self.pre_read_ms, now_ms - self.behind_ms
+        horizon_ms, edge_ms = now_ms + self.schedule.pre_read_ms, now_ms - self.schedule.misfire_threshold_ms
         due: list[Job] = []
         is_split = behind.has_more  # as it was a moment ago, so one question for all would be in vain
         on_time.has_more = behind.has_more = False
@@ -182,9 +173,8 @@ class ClaimLoop:
             late, behind.has_more = jobs.find_due_jobs(conn, partitions, edge_ms, behind.limit.jobs)
             due = _load(conn, [*ids, *late])
         # in the order of ids, but if time runs out, not at the cost of those that are on time still
-        on_time.jobs = sorted(
-            (job for job in due if _due(job) > edge_ms), key=lambda job: _due(job) <= now_ms
-        )
+        in_time = [job for job in due if _due(job) > edge_ms]
+        on_time.jobs = sorted(in_time, key=lambda job: _due(job) <= now_ms)
         behind.jobs = [job for job in due if _due(job) <= edge_ms]
 
     def _claim(self, found: Sequence[Job], epochs: Mapping[int, int], now_ms: int, share: _Share) -> bool:
@@ -207,23 +197,18 @@ class ClaimLoop:
                 known = True
         self.job_cache.remember(claimed)
         self.observers.committed(self._noted)
-        is_full = plan.unfinished
         took_ms = planning_ms + self.clock.monotonic_ms() - self._began_ms
         chars = sum([len(job.param) for job in found])
-        share.limit.note(took_ms, self._trip_ms, chars, is_full=is_full or share.has_more)
+        share.limit.note(took_ms, self._trip_ms, chars, is_full=plan.unfinished or share.has_more)
         self.inbox.put([run for run in plan.runs if run.state is RunState.PLANNED and run.epoch])
-        return is_full
+        return plan.unfinished
 
-    def _plan(
-        self, found: Sequence[Job], epochs: Mapping[int, int], now_ms: int, limit: BatchLimit
-    ) -> _Batch:
-        started = [job for job in found if job.enabled]
-        stopped = [job for job in found if not job.enabled]
-        if not started:
-            return _Batch(found, stopped, epochs, Planned())
-        self.run_ids.ensure(IDS_PER_CLAIM)
-        plan = self.planner.plan(started, now_ms, epochs, max_runs=limit.runs, max_questions=limit.questions)
-        return _Batch(found, stopped, epochs, plan)
+    def _plan(self, read: Sequence[Job], epochs: Mapping[int, int], now_ms: int, limit: BatchLimit) -> _Batch:
+        batch = _Batch(read, [job for job in read if not job.enabled], epochs, Planned())
+        if started := [job for job in read if job.enabled]:
+            self.run_ids.ensure(IDS_PER_CLAIM)
+            batch.plan = self.planner.plan(started, now_ms, epochs, max_runs=limit.runs, max_questions=limit.questions)
+        return batch
 
     def _write(
         self, conn: Connection, batch: _Batch, now_ms: int, *, recheck: bool, known: bool
@@ -268,10 +253,9 @@ class ClaimLoop:
         return plan, same
 
     def _note(self, conn: Connection, plan: Planned, claimed: Sequence[Job], now_ms: int) -> None:
-        """Let plugins write of fires that are skipped and of jobs that are stopped."""
         broken = {cursor.id: cursor.schedule_error for cursor in plan.job_updates if cursor.schedule_error}
         stops = [(job, broken[job.id]) for job in claimed if job.id in broken] if broken else []
-        self._noted = self.observers.record(conn, now_ms, inserted=plan.runs, stopped=stops)
+        self._noted = self.observers.record(conn, Changes(now_ms=now_ms, inserted=plan.runs, stopped=stops))
 
     def _drop_known(self, conn: Connection, plan: Planned, now_ms: int) -> None:
         """Take out what has a row already; a fixed delay that would await a dropped run goes on from now."""
@@ -290,13 +274,11 @@ class ClaimLoop:
 
 
 def _load(conn: Connection, ids: Sequence[int]) -> list[Job]:
-    """Return jobs in the order of their ids."""
     found = jobs.get_jobs(conn, ids) if ids else {}
     return [found[job_id] for job_id in sorted(found)]
 
 
 def _unchanged(conn: Connection, found: Sequence[Job]) -> list[Job]:
-    """Lock jobs, and return those that are as they were read."""
     now = jobs.lock_fires(conn, [job.id for job in found])
     return [job for job in found if now.get(job.id) == (job.revision, job.next_fire_ms, job.enabled)]
 
@@ -309,8 +291,5 @@ def _part(plan: Planned, ids: Collection[int] | None) -> Planned:
     """Return what a plan says of some jobs, or of all; a copy, since the transaction may be done again."""
     if ids is None:
         return Planned(list(plan.runs), list(plan.job_updates), plan.unfinished)
-    return Planned(
-        [run for run in plan.runs if run.job_id in ids],
-        [cursor for cursor in plan.job_updates if cursor.id in ids],
-        plan.unfinished,
-    )
+    kept = [run for run in plan.runs if run.job_id in ids]
+    return Planned(kept, [cursor for cursor in plan.job_updates if cursor.id in ids], plan.unfinished)

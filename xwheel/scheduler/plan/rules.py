@@ -86,8 +86,6 @@ def plan(
 
 @dataclass(eq=False, repr=False)
 class _Draft:
-    """The fires of one job while they are being worked out."""
-
     job: Job
     now_ms: int
     timetable: Timetable
@@ -96,11 +94,9 @@ class _Draft:
 
     def __post_init__(self) -> None:
         self.runs: list[Run] = []
-        self.capped = False
         self.questions = 0
-        self._awaits = False
-        self._cursor = self.job.next_fire_ms
-        self._last_ms = self.job.last_fire_ms
+        self.capped = self._awaits = False
+        self._cursor, self._last_ms = self.job.next_fire_ms, self.job.last_fire_ms
         self._error = ""
 
     def fill(self, oldest_ms: int) -> None:
@@ -130,9 +126,9 @@ class _Draft:
 
         An exhausted job stays enabled without a next fire, a broken one is stopped.
         """
-        awaited = (
-            next((run.id for run in runs if run.state is RunState.PLANNED), None) if self._awaits else None
-        )
+        awaited = None
+        if self._awaits:
+            awaited = next((run.id for run in runs if run.state is RunState.PLANNED), None)
         return JobCursor(self.job.id, self._cursor, self._last_ms, awaited, not self._error, self._error)
 
     def _advance(self, after_ms: int) -> None:
@@ -149,7 +145,7 @@ class _Draft:
         is_missed = planned_ms < oldest_ms
         self._last_ms = planned_ms
         if is_missed and self.job.misfire_policy is MisfirePolicy.SKIP:
-            self.runs.append(self._row(planned_ms, planned_ms, RunReason.MISFIRE, skipped=(planned_ms, 1)))
+            self._fire(planned_ms, planned_ms, RunReason.MISFIRE, skipped=(planned_ms, 1))
             self._advance(self.now_ms)
             self._last_ms = planned_ms
             return
@@ -181,15 +177,10 @@ class _Draft:
             self._fire(missed.pop(0 if uncounted else -1), self.now_ms, RunReason.MISFIRE)
         if missed:
             range_end = (oldest_ms - 1, SKIPS_COUNTED + 1) if uncounted else (missed[-1], len(missed))
-            self.runs.append(self._row(missed[0], missed[0], RunReason.MISFIRE, skipped=range_end))
+            self._fire(missed[0], missed[0], RunReason.MISFIRE, skipped=range_end)
 
-    def _fire(self, planned_ms: int, due_ms: int, reason: RunReason) -> None:
-        self.runs.append(self._row(planned_ms, due_ms, reason))
-
-    def _row(
-        self, planned_ms: int, due_ms: int, reason: RunReason, skipped: tuple[int, int] | None = None
-    ) -> Run:
-        return new_run(
+    def _fire(self, planned_ms: int, due_ms: int, reason: RunReason, skipped: tuple[int, int] | None = None) -> None:
+        run = new_run(
             self.job,
             origin=Origin.SCHEDULE,
             origin_key=planned_ms,
@@ -201,6 +192,7 @@ class _Draft:
             reason=reason,
             skipped=skipped,
         )
+        self.runs.append(run)
 
 
 def recheck(
@@ -233,9 +225,8 @@ def recheck(
     for job_id, missed in stale.items():
         job = jobs[job_id]
         # where the next fire is missed as well, the claim that plans it spares a later one
-        is_next_missed = job.next_fire_ms is not None and job.next_fire_ms < now_ms - _threshold_of(
-            job, threshold_ms
-        )
+        next_ms, oldest_ms = job.next_fire_ms, now_ms - _threshold_of(job, threshold_ms)
+        is_next_missed = next_ms is not None and next_ms < oldest_ms
         if job.misfire_policy is MisfirePolicy.FIRE_ONCE and not is_next_missed:
             spared[job_id] = max(missed, key=lambda run: run.planned_ms)
     # the others of a job may be in the next batch

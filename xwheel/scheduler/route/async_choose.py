@@ -20,7 +20,7 @@ from xwheel.plugin.validation import error_words
 from xwheel.runtime.foreign import PluginCall, PluginThreads
 from xwheel.scheduler.executors.loads import Loads
 from xwheel.scheduler.route.probes import Probes
-from xwheel.scheduler.route.routers import route
+from xwheel.scheduler.route.routers import Executors, route
 
 logger = logging.getLogger(__name__)
 
@@ -31,27 +31,25 @@ ROUTE_MS: Final = 30_000
 KEEP_MS: Final = 5000
 IDLE_S: Final = 10.0
 ASKED_LIMIT: Final = 20_000
-NAP_MS: Final = 500
+NAP_MS: Final = 1000
 
 
 class Choice(NamedTuple):
     """What a router came to: addresses, or why there are none."""
 
-    revision: int
-    until_ms: int
-    addresses: tuple[str, ...]
-    error: str
-    has_asked: bool
-    is_yet: bool  # of none: there may be some soon, so that the run may wait
+    addresses: tuple[str, ...] = ()
+    error: str = ""
+    is_yet: bool = False  # of none: there may be some soon, so that the run may wait
+    has_asked: bool = True
+    revision: int = 0  # of the job as the router saw it
+    until_ms: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class _Case:
-    """A run whose router is to be called."""
-
     run: Run
     job: Job
-    executors: Sequence[RegisteredExecutor]
+    executors: Executors
     # when its router was called, on the monotonic clock; None while it waits for its turn
     began_ms: int | None = None
     call: PluginCall[None] | None = None  # the thread that calls it; None while it waits
@@ -111,14 +109,10 @@ class AsyncChooser:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def choose(
-        self, run: Run, job: Job, executors: Sequence[RegisteredExecutor], now_ms: int
-    ) -> Sequence[RegisteredExecutor] | None:
+    def choose(self, run: Run, job: Job, executors: Executors, now_ms: int) -> Executors | None:
         """Return the choice for a run if it is there; None if the run was taken, none if there is no room for it.
 
-        Raises:
-            NoExecutorYetError: The router says that none may have it now, and one may soon; the next call asks again.
-            RouteError: The router failed or chose none.
+        Raises what the router came to: NoExecutorYetError, after which the next call asks again, or RouteError.
         """
         with self._lock:
             choice = self._choices.get(run.id)
@@ -172,7 +166,7 @@ class AsyncChooser:
                 failed += self._give_up(group, oldest_ms)
         for case, error in failed:
             logger.warning("run %d: %s", case.run.id, error)
-            self._answer(case, (), error)
+            self._answer(case, Choice(error=error))
         return NAP_MS
 
     def stop(self) -> None:
@@ -194,7 +188,6 @@ class AsyncChooser:
         self._staff(group)
 
     def _staff(self, group: _RouterThreads) -> None:
-        """Let a thread take what waits, a new one if all are at work."""
         if group.idle:
             group.idle -= 1
             group.called += 1
@@ -213,7 +206,6 @@ class AsyncChooser:
                 self._staff(group)
 
     def _work(self, group: _RouterThreads, call: PluginCall[None]) -> None:
-        """Call the router for one run after the other until there is none for a while."""
         while (case := self._next(group, call)) is not None:
             if not self._call(group, case, call):
                 return
@@ -238,9 +230,6 @@ class AsyncChooser:
             return None
 
     def _call(self, group: _RouterThreads, case: _Case, call: PluginCall[None]) -> bool:
-        """Call a router for a run; return whether this thread is to go on."""
-        addresses: tuple[str, ...] = ()
-        error, is_yet = "", False
         asked = _Asked(case, self.probes, self._deadline_s)
         try:
             chosen = route(
@@ -252,17 +241,17 @@ class AsyncChooser:
                 load=self.loads.load,
                 now_ms=self.clock.now_ms(),
             )
-            addresses = tuple(executor.address for executor in chosen)
-            asked.spend(addresses)
-        except XwheelError as problem:
-            error, is_yet = str(problem), isinstance(problem, NoExecutorYetError)
-        except BaseException as problem:  # nothing else would ever answer this run
-            error = f"job {case.job.id}: router {group.name}: {error_words(problem)}"
+            choice = Choice(tuple(executor.address for executor in chosen))
+            asked.spend(choice.addresses)
+        except XwheelError as error:
+            choice = Choice(error=str(error), is_yet=isinstance(error, NoExecutorYetError))
+        except BaseException as error:  # nothing else would ever answer this run
+            choice = Choice(error=f"job {case.job.id}: router {group.name}: {error_words(error)}")
         with self._lock:
             if call.is_left:
                 return False
             del group.working[case.job.id]
-        self._answer(case, addresses, error, has_asked=asked.has_asked, is_yet=is_yet)
+        self._answer(case, choice._replace(has_asked=asked.has_asked))
         return True
 
     def _deadline_s(self, case: _Case) -> float:
@@ -277,41 +266,27 @@ class AsyncChooser:
                 del group.working[job_id]
                 if case.call is not None and self._threads.leave(case.call):
                     group.threads -= 1
-                failed.append(
-                    (case, f"job {job_id}: router {group.name} did not choose within {ROUTE_MS // 1000} s")
-                )
+                text = f"router {group.name} did not choose within {ROUTE_MS // 1000} s"
+                failed.append((case, f"job {job_id}: {text}"))
         hanging = self._threads.hanging()[group.name]
         if hanging >= THREADS:
-            text = (
-                f"router {group.name} hangs in {hanging} calls: jobs that name it are refused until one "
-                "comes back"
-            )
-            failed += [
-                (case, f"job {job_id}: {text}") for job_id in group.lines for case in group.lines[job_id]
-            ]
+            text = f"router {group.name} hangs in {hanging} calls"
+            text += ": jobs that name it are refused until one comes back"
+            waiting = [case for line in group.lines.values() for case in line]
+            failed += [(case, f"job {case.job.id}: {text}") for case in waiting]
             group.lines.clear()
         elif group.lines:
             for _ in failed:
                 self._staff(group)
         return failed
 
-    def _answer(
-        self,
-        case: _Case,
-        addresses: tuple[str, ...],
-        error: str,
-        *,
-        has_asked: bool = True,
-        is_yet: bool = False,
-    ) -> None:
-        until_ms = self.clock.now_ms() + KEEP_MS
+    def _answer(self, case: _Case, choice: Choice) -> None:
+        choice = choice._replace(revision=case.job.revision, until_ms=self.clock.now_ms() + KEEP_MS)
         with self._lock:
             if self._stopped:
                 return
             self._choices.pop(case.run.id, None)
-            self._choices[case.run.id] = Choice(
-                case.job.revision, until_ms, addresses, error, has_asked, is_yet
-            )
+            self._choices[case.run.id] = choice
             if len(self._choices) > self.limit:
                 self._choices.popitem(last=False)  # that run asks again
             self._pending.pop(case.run.id, None)
@@ -320,16 +295,12 @@ class AsyncChooser:
 
 @dataclass(eq=False, repr=False)
 class _Asked:
-    """The questions of one call of a router."""
-
     case: _Case
     probes: Probes
     deadline_s: Callable[[_Case], float]
 
     def __post_init__(self) -> None:
-        self._executors: Mapping[str, RegisteredExecutor] = {
-            item.address: item for item in self.case.executors
-        }
+        self._executors = {item.address: item for item in self.case.executors}
         self._idle: set[str] = set()
         self.has_asked = False
 
@@ -360,11 +331,7 @@ class _Asked:
         except TimeoutError:
             raise RouteError(f"{address} gave no answer in time") from None
         if not answer:
-            for other in self._after(address):
+            place = list(self._executors).index(address) + 1
+            for other in list(self._executors.values())[place : place + AHEAD]:
                 put(other)
         return answer
-
-    def _after(self, address: str) -> Sequence[RegisteredExecutor]:
-        addresses = list(self._executors)
-        place = addresses.index(address) + 1
-        return list(self._executors.values())[place : place + AHEAD]

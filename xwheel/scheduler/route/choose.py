@@ -1,23 +1,23 @@
-"""Choose who gets a run: the job's router, asked about the live executors of its group."""
+"""Choose who gets a run: the job's router, asked about the live executors of its group.
+
+What it answers must be some of these executors: :func:`xwheel.plugin.validation.chosen_executors` refuses all else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin import RouteContext, Router
 from xwheel.scheduler.executors.loads import Loads
 from xwheel.scheduler.route.async_choose import AsyncChooser
-from xwheel.scheduler.route.routers import ElsewhereError, call_router, refuse_to_ask
+from xwheel.scheduler.route.routers import ElsewhereError, Executors, call_router, refuse_to_ask
 
 
 class Chooser:
     """Chooses on the tick thread, or has the choice made elsewhere: by routers that ask executors, or are not trusted.
 
     Thread-safety: tick thread only.
-
-    Args:
-        trusted: Names of the routers that may work on the tick thread, if they ask no executor.
     """
 
     def __init__(
@@ -25,24 +25,17 @@ class Chooser:
     ) -> None:
         names = routers.keys() & set(trusted)
         # which ones ask is settled here: an attribute of a plugin may be code, too
-        here = {name: routers[name] for name in names if not routers[name].asks}
-        self._here = here
-        self._routers = _OnTick(routers, here)
-        self.elsewhere = elsewhere
-        self._loads = loads
-        self._given: Sequence[RegisteredExecutor] = ()
-        self._executors: Sequence[RegisteredExecutor] = ()
+        self._here = {name: routers[name] for name in names if not routers[name].asks}
+        self._routers = _OnTick(routers, self._here)
+        self.elsewhere, self._loads = elsewhere, loads
+        self._given: Executors = ()
+        self._executors: Executors = ()
         self._known: Mapping[str, RegisteredExecutor] = {}
 
-    def choose(
-        self, run: Run, job: Job, executors: Sequence[RegisteredExecutor], now_ms: int
-    ) -> Sequence[RegisteredExecutor] | None:
+    def choose(self, run: Run, job: Job, executors: Executors, now_ms: int) -> Executors | None:
         """Return who gets a run; None if the choice is made elsewhere and the run comes back, none if it must wait.
 
-        Raises:
-            NoExecutorYetError: The router says that none may have it now, and one may soon.
-            RouteError: The router fails or chooses none.
-            UnknownNameError: The job's router is not installed.
+        Raises like :func:`~xwheel.scheduler.route.routers.route`.
         """
         loads = self._loads
         try:
@@ -77,8 +70,7 @@ class _OnTick(Mapping[str, Router]):
     """The routers as the tick thread sees them: asking for one that may not work there ends the call."""
 
     def __init__(self, routers: Mapping[str, Router], allowed: Collection[str]) -> None:
-        self._routers = routers
-        self._allowed = frozenset(allowed)
+        self._routers, self._allowed = routers, frozenset(allowed)
 
     def __getitem__(self, name: str) -> Router:
         router = self._routers[name]

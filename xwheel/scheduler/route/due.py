@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from xwheel.errors import NoExecutorYetError, PluginError, RouteError
-from xwheel.model import Job, Origin, RegisteredExecutor, Run, RunReason, RunState
+from xwheel.model import Job, Origin, Run, RunReason, RunState
 from xwheel.scheduler.executors.registry import ExecutorRegistry, is_spared
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.job_cache import JobCache
 from xwheel.scheduler.records import Batch, Deferred, Line, Queued, Routed
 from xwheel.scheduler.route.choose import Chooser
+from xwheel.scheduler.route.routers import Executors
 from xwheel.scheduler.send.not_yet import ASKING_MS, NotYet
 from xwheel.storage import jobs, runs
 from xwheel.storage.database.engine import Connection, Database
@@ -48,7 +49,7 @@ class DueRouting:
 
     def route(self, queued: Sequence[Queued], now_ms: int) -> Batch:
         """Return due runs with the executors that get them, and what becomes of those that get none now."""
-        live: dict[int, Sequence[RegisteredExecutor]] = {}
+        live: dict[int, Executors] = {}
         batch = Batch()
         absent: list[_Absent] = []
         elsewhere: list[int] = []
@@ -70,7 +71,8 @@ class DueRouting:
                 batch.close(run, RunState.REFUSED, RunReason.NO_ROUTE, str(error))
                 continue
             if chosen:
-                executors = _one_shard(run, chosen)
+                # a shard that is tried again has one of them
+                executors = [chosen[run.shard_index % len(chosen)]] if run.attempt > 1 else chosen
                 if job.wait_for_executor_s > 0 and (late := self._put_off(run, job, executors, now_ms)):
                     absent.append(late)
                 else:
@@ -101,17 +103,12 @@ class DueRouting:
         if unread:
             with self.db.read() as conn:
                 # what another node adopted since is no longer ours to decide about
-                found = [
-                    item
-                    for item in runs.load_due(conn, list(unread))
-                    if item.run.epoch == unread[item.run.id]
-                ]
+                found = [item for item in runs.load_due(conn, list(unread)) if item.run.epoch == unread[item.run.id]]
                 owners = self._load_jobs(conn, found)
             due.update((item.run.id, (item.run, owners[item.run.job_id])) for item in found)
         return [due[item.id] for item in queued if item.id in due]
 
     def _load_jobs(self, conn: Connection, due: Sequence[runs.DueRun]) -> dict[int, Job]:
-        """Return the jobs of due runs; those whose revision stood still come from memory."""
         known = self.job_cache.jobs  # another thread may replace it meanwhile
         owners: dict[int, Job] = {}
         stale: set[int] = set()
@@ -127,9 +124,7 @@ class DueRouting:
             owners.update(found)
         return owners
 
-    def _put_off(
-        self, run: Run, job: Job, executors: Sequence[RegisteredExecutor], now_ms: int
-    ) -> _Absent | None:
+    def _put_off(self, run: Run, job: Job, executors: Executors, now_ms: int) -> _Absent | None:
         """Return a run that waits though its executor is there: it could not be reached, or takes none yet."""
         address = executors[0].address
         if self._waits_for(run, executors, now_ms):
@@ -139,14 +134,12 @@ class DueRouting:
             return _Absent(run, job, _own_line(job), RunReason.EXECUTOR_REFUSED, f"{address}: {why}")
         return None
 
-    def _waits_for(self, run: Run, executors: Sequence[RegisteredExecutor], now_ms: int) -> bool:
+    def _waits_for(self, run: Run, executors: Executors, now_ms: int) -> bool:
         """Return whether the one executor that a run would go to is better not tried again so soon."""
         executor = executors[0]
-        if (
-            len(executors) > 1
-            or executor.suspect_until_ms <= now_ms
-            or self.chooser.elsewhere.has_chosen(run.id)
-        ):
+        if len(executors) > 1 or executor.suspect_until_ms <= now_ms:
+            return False
+        if self.chooser.elsewhere.has_chosen(run.id):
             return False
         if is_spared(executor, now_ms) or now_ms < self._probes.get(executor.address, 0):
             return True
@@ -157,7 +150,7 @@ class DueRouting:
         self._probes[executor.address] = now_ms + PROBE_MS
         return False
 
-    def _said_not_yet(self, run: Run, executors: Sequence[RegisteredExecutor], now_ms: int) -> str:
+    def _said_not_yet(self, run: Run, executors: Executors, now_ms: int) -> str:
         """Return what the one executor said that a run would go to, if it takes none of the job yet."""
         address = executors[0].address
         said = self.not_yet.find(address, run.job_id)
@@ -183,9 +176,7 @@ class DueRouting:
             if now_ms >= until_ms:
                 batch.close(run, RunState.REFUSED, reason, _waited(message, run, job, now_ms, reason))
             elif run.origin is Origin.SCHEDULE and (
-                job.id in waiting
-                or self.deferred.older(run, "executor")
-                or self.chooser.elsewhere.has_older(run)
+                job.id in waiting or self.deferred.older(run, "executor") or self.chooser.elsewhere.has_older(run)
             ):
                 text = f"an earlier run of job {job.id} waits for an executor already"
                 batch.close(run, RunState.SKIPPED, RunReason.WAITING_FOR_EXECUTOR, text)
@@ -194,8 +185,7 @@ class DueRouting:
                 batch.deferred.append(Deferred(run, line, until_ms))
 
 
-def _able(run: Run, live: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:
-    """Return those of a group's executors that may have a run."""
+def _able(run: Run, live: Executors) -> Executors:
     if run.address is None:
         return live
     among = run.address.split(" ")
@@ -220,8 +210,3 @@ def _waited(message: str, run: Run, job: Job, now_ms: int, reason: RunReason) ->
     if reason is RunReason.EXECUTOR_REFUSED:
         return f"{message}; the run has waited {(now_ms - run.due_ms) / 1000:.1f} s since it was due"
     return f"{message}, and none came in the {(now_ms - run.due_ms) / 1000:.1f} s since it was due"
-
-
-def _one_shard(run: Run, chosen: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:
-    """Return the executor of a shard that is tried again; a first attempt keeps all that were chosen."""
-    return [chosen[run.shard_index % len(chosen)]] if run.attempt > 1 else chosen

@@ -22,7 +22,7 @@ FRESH_MS: Final = 1000
 IDLE_FRESH_MS: Final = 100
 SPENT_MS: Final = 200  # by then the run that goes there is there, and the executor says so itself
 KEPT: Final = 20_000
-POLL_MS: Final = 200
+POLL_MS: Final = 1000  # what is handed in ends the wait
 
 
 class Probe(NamedTuple):
@@ -34,8 +34,6 @@ class Probe(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """An answer, or a question on its way, which is fresh for ever."""
-
     answer: Future[bool]
     until_ms: float = math.inf
     at_ms: float = math.inf
@@ -45,8 +43,7 @@ class _Known(NamedTuple):
 class Probes:
     """Asks executors and keeps their answers for a moment, so that many runs cost one question.
 
-    Thread-safety: :meth:`step` belongs to the one that owns the calls; everything else may be
-    called from any thread.
+    Thread-safety: :meth:`step` belongs to the one that owns the calls; everything else may be called from any thread.
     """
 
     calls: ExecutorClient
@@ -60,17 +57,11 @@ class Probes:
         self._stopped = False
 
     def beat(self, executor: RegisteredExecutor) -> Future[bool]:
-        """Ask whether an executor lives; return what will hold the answer.
-
-        Raises RouteError if the node stops.
-        """
+        """Ask whether an executor lives; return what will hold the answer, or raise RouteError: the node stops."""
         return self._put(Probe(executor.address, executor.group_id), executor)
 
     def idle_beat(self, executor: RegisteredExecutor, job_id: int) -> Future[bool]:
-        """Ask whether an executor has nothing of a job; return what will hold the answer.
-
-        Raises likewise.
-        """
+        """Ask likewise whether an executor has nothing of a job."""
         return self._put(Probe(executor.address, executor.group_id, job_id), executor)
 
     def spend(self, executor: RegisteredExecutor, job_id: int) -> None:
@@ -90,9 +81,7 @@ class Probes:
         with self._lock:
             if len(self._discarded) >= KEPT:
                 self._discarded.clear()
-                self._known = {
-                    probe: known for probe, known in self._known.items() if not known.answer.done()
-                }
+                self._known = {key: known for key, known in self._known.items() if not known.answer.done()}
             self._discarded[address] = now_ms
 
     def step(self, now_ms: int) -> int:
@@ -121,34 +110,25 @@ class Probes:
                 if not known.answer.done():
                     known.answer.set_exception(RouteError("the node stops"))
             self._known.clear()
-        self.calls.wake()
+        self.calls.client.wake()
 
     def _put(self, probe: Probe, executor: RegisteredExecutor) -> Future[bool]:
-        """Ask, unless the answer is known or on its way."""
         now_ms = self.clock.monotonic_ms()
         with self._lock:
             if self._stopped:
                 raise RouteError("the node stops")
             known = self._known.pop(probe, None)
-            is_new = (
-                known is None
-                or known.until_ms <= now_ms
-                or known.at_ms <= self._discarded.get(probe.address, -1)
-            )
+            discarded_ms = self._discarded.get(probe.address, -1)
+            is_new = known is None or known.until_ms <= now_ms or known.at_ms <= discarded_ms
             if known is None or is_new:
                 known = _Known(Future())
             self._known[probe] = known  # at the end: what was asked for longest ago is forgotten first
             if len(self._known) > KEPT:
-                self._forget_some()
+                for other in [key for key, one in self._known.items() if one.answer.done()][: KEPT // 2]:
+                    del self._known[other]
         if is_new:
             path, body = contract.BEAT, b"{}"
             if probe.job_id:
                 path, body = contract.IDLE_BEAT, codec.encode_idle_beat(probe.job_id)
             self.calls.ask(probe, executor, path, body)
         return known.answer
-
-    def _forget_some(self) -> None:
-        """Forget the older half of the answers; questions on their way stay."""
-        done = [probe for probe, known in self._known.items() if known.answer.done()]
-        for probe in done[: KEPT // 2]:
-            del self._known[probe]

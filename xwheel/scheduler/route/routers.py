@@ -11,6 +11,7 @@ from xwheel.plugin.contracts import no_load
 from xwheel.plugin.validation import chosen_executors, error_words
 
 Ask = Callable[[str], bool]
+Executors = Sequence[RegisteredExecutor]
 
 
 class ElsewhereError(BaseException):
@@ -19,22 +20,19 @@ class ElsewhereError(BaseException):
 
 def route(
     job: Job,
-    executors: Sequence[RegisteredExecutor],
+    executors: Executors,
     routers: Mapping[str, Router],
     *,
     beat: Ask,
     idle_beat: Ask,
     load: Callable[[str], int] = no_load,
     now_ms: int = 0,
-) -> Sequence[RegisteredExecutor]:
+) -> Executors:
     """Return the executors that shall run a job: one, or several for one shard each.
 
-    Suspects come last among the executors. Only routers that say so may ask.
-
-    Raises:
-        NoExecutorYetError: The router says that none may have it now, and one may soon.
-        RouteError: There is no live executor, or the router fails or chooses none.
-        UnknownNameError: The job's router is not installed.
+    Suspects come last among the executors. Only routers that say so may ask. Raises NoExecutorYetError if the router
+    says that none may have it now, and one may soon, UnknownNameError if it is not installed, and RouteError if there
+    is no live executor, or the router fails or chooses none.
     """
     if not executors:
         raise RouteError(f"job {job.id}: no live executor in group {job.group_id}")
@@ -52,9 +50,7 @@ def route(
     return call_router(router, context, {item.address: item for item in executors})
 
 
-def call_router(
-    router: Router, context: RouteContext, known: Mapping[str, RegisteredExecutor]
-) -> Sequence[RegisteredExecutor]:
+def call_router(router: Router, context: RouteContext, known: Mapping[str, RegisteredExecutor]) -> Executors:
     """Return what a router chooses, once it is known to be some of the executors."""
     job = context.job
     try:

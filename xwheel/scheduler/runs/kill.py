@@ -15,6 +15,7 @@ from xwheel.model.access import Permission, current_actor
 from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.records import Outcome
+from xwheel.scheduler.send.recall import EarlyRuns
 from xwheel.storage import open_runs, runs
 from xwheel.storage.database.engine import Connection, Database
 
@@ -31,6 +32,7 @@ class RunKiller:
     clock: Clock
     finisher: Finisher
     audit: AuditTrail
+    early: EarlyRuns  # what waits at executors for its due time
     wake: Callable[[], None]  # ends the wait of the checks on this node
 
     def kill(self, run_id: int) -> Run:
@@ -41,20 +43,20 @@ class RunKiller:
         """
         for _ in range(ATTEMPTS):
             run = self.db.transaction(lambda conn: self._request(conn, run_id))
-            if run.state is not RunState.PLANNED:
+            is_early = run.state is not RunState.PLANNED and run.instance and run.due_ms > self.clock.now_ms()
+            recalled = bool(is_early and self.early.recall([run]))  # written as sent, and taken back before it was due
+            if run.state is not RunState.PLANNED and not recalled:
                 self.wake()
                 return run
+            end = RunReason.KILLED_BY_USER
             outcome = Outcome(
-                run_id=run_id,
-                state=RunState.CANCELLED,
-                reason=RunReason.KILLED_BY_USER,
-                created_ms=run.created_ms,
+                run_id=run_id, state=RunState.CANCELLED, reason=end, created_ms=run.created_ms, recalled=recalled
             )
             self.finisher.finish([outcome], also=self._record_cancelled)
             with self.db.read() as conn:
                 run = runs.get_run(conn, run_id)
-            if run.state is RunState.CANCELLED and run.reason == RunReason.KILLED_BY_USER:
-                logger.info("run %d of job %d was cancelled before it was sent", run_id, run.job_id)
+            if run.state is RunState.CANCELLED and run.reason == end:
+                logger.info("run %d of job %d was cancelled before it began", run_id, run.job_id)
                 return run
             # it was sent in between: mark it
         raise StorageError(f"run {run_id} changes faster than it can be killed; try again")
@@ -79,12 +81,5 @@ class RunKiller:
 
     def _record(self, conn: Connection, run: Run, after: Mapping[str, object]) -> None:
         before = {"state": run.state, "kill_requested": run.kill_requested}
-        self.audit.record(
-            conn,
-            "run.kill",
-            "run",
-            run.id,
-            group_id=run.group_id,
-            before=before,
-            after={**before, **after, "job_id": run.job_id},
-        )
+        now = {**before, **after, "job_id": run.job_id}
+        self.audit.record(conn, "run.kill", "run", run.id, group_id=run.group_id, before=before, after=now)

@@ -63,10 +63,9 @@ class ExecutorLogs:
 
     def _fetch(self, run: Run, address: str, from_line: int, tail: int = 0) -> LogData:
         # what listens there gets a token, so it must be an executor that is registered now
-        if not self.registry.is_live(run.group_id, address, self.now_ms()):
-            raise ExecutorUnreachableError(
-                address, f"no live executor, so run {run.id} has no log", sent=False
-            )
+        if not self.is_live(run):
+            why = f"no live executor, so run {run.id} has no log"
+            raise ExecutorUnreachableError(address, why, sent=False)
         request = LogRequest(run_id=run.id, created_ms=run.created_ms, from_line=from_line, tail=tail)
         return self._ask(run, address, request)
 

@@ -6,13 +6,14 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
 from xwheel.errors import DuplicateError, FieldError, NotFoundError, XwheelError
-from xwheel.model import Job, Origin, Run
+from xwheel.model import Origin, Run
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.deeds import Deed
 from xwheel.model.runs import MAX_ADDRESSES_LENGTH
@@ -43,12 +44,11 @@ class When(NamedTuple):
         if self.at_ms is None:
             return now_ms + self.delay_ms
         if self.at_ms < now_ms - PAST_MS:
-            raise FieldError("at", f"has passed: it is {_shown(now_ms)} now; a run that is due now has no at")
+            now = (EPOCH + timedelta(milliseconds=now_ms)).isoformat(timespec="seconds")
+            raise FieldError("at", f"has passed: it is {now} now; a run that is due now has no at")
         if self.at_ms > now_ms + MAX_DELAY_MS:
-            raise FieldError(
-                "at",
-                f"must be at most {MAX_DELAY_MS // 86_400_000} days ahead: use a job with the schedule ONCE",
-            )
+            days = MAX_DELAY_MS // 86_400_000
+            raise FieldError("at", f"must be at most {days} days ahead: use a job with the schedule ONCE")
         return max(now_ms, self.at_ms)
 
     def was_asked_for(self, run: Run) -> bool:
@@ -116,12 +116,13 @@ class RunNow:
         due_ms = when.due_ms(now_ms)
         (run_id,) = self.run_ids.reserve(1)
         origin_key = run_id if idempotency_key is None else _hash_key(idempotency_key)
+        plan = partial(new_run, origin=Origin.API, due_ms=due_ms, planned_ms=due_ms, now_ms=now_ms, param=param)
 
         def work(conn: Connection) -> Run:
             job = jobs.get_job(conn, job_id)
             current_actor().need(Permission.RUN, job.group_id, "job", job_id)
             self.scripts.check(job)
-            run = replace(_planned(job, run_id, origin_key, param, due_ms, now_ms), address=among)
+            run = replace(plan(job, origin_key=origin_key, run_id=run_id), address=among)
             runs.insert_runs(conn, [run])
             self._record(conn, [run], again)
             return run
@@ -137,9 +138,7 @@ class RunNow:
         self.wake()
         return run
 
-    def run_many(
-        self, ids: Sequence[int], param: str | None, when: When = AT_ONCE
-    ) -> Mapping[int, int | XwheelError]:
+    def run_many(self, ids: Sequence[int], param: str | None, when: When = AT_ONCE) -> Mapping[int, int | XwheelError]:
         """Plan a run of each of many jobs, in one transaction; those waiting for them are woken by the caller.
 
         Returns the run of each job, or why it has none. Raises FieldError if the parameter is too long, or the time has
@@ -149,6 +148,7 @@ class RunNow:
         now_ms = self.clock.now_ms()
         due_ms = when.due_ms(now_ms)
         run_ids = dict(zip(ids, self.run_ids.reserve(len(ids)), strict=True))
+        plan = partial(new_run, origin=Origin.API, due_ms=due_ms, planned_ms=due_ms, now_ms=now_ms, param=param)
 
         def work(conn: Connection) -> dict[int, int | XwheelError]:
             done: dict[int, int | XwheelError] = {job_id: NotFoundError("job", job_id) for job_id in ids}
@@ -159,10 +159,9 @@ class RunNow:
                 run_id = done[job.id] = run_ids[job.id]
                 try:
                     self.scripts.check(job)
+                    made.append(plan(job, origin_key=run_id, run_id=run_id))
                 except FieldError as error:
                     done[job.id] = error
-                else:
-                    made.append(_planned(job, run_id, run_id, param, due_ms, now_ms))
             runs.insert_runs(conn, made)
             self._record(conn, made)
             return done
@@ -170,21 +169,14 @@ class RunNow:
         return self.db.transaction(work)
 
     def _record(self, conn: Connection, made: Sequence[Run], again: int | None = None) -> None:
-        entries = []
+        action = "run.create" if again is None else "run.rerun"
+        deeds = []
         for run in made:
-            said: dict[str, object] = {"job_id": run.job_id, "due_ms": run.due_ms}
-            wanted = {"param": run.param, "addresses": run.address, "again": again}
-            said |= {name: value for name, value in wanted.items() if value is not None}
-            entries.append(
-                Deed(
-                    action="run.create" if again is None else "run.rerun",
-                    kind="run",
-                    object_id=run.id,
-                    group_id=run.group_id,
-                    after=said,
-                )
-            )
-        self.audit.record_many(conn, entries)
+            said = {"job_id": run.job_id, "due_ms": run.due_ms, "param": run.param}
+            said |= {"addresses": run.address, "again": again}
+            after = {name: value for name, value in said.items() if value is not None}
+            deeds.append(Deed(action=action, kind="run", object_id=run.id, group_id=run.group_id, after=after))
+        self.audit.record_many(conn, deeds)
 
 
 def _joined(addresses: Sequence[str]) -> str | None:
@@ -197,23 +189,6 @@ def _joined(addresses: Sequence[str]) -> str | None:
             "fewer, or none, so that the job's router chooses among all executors of the group",
         )
     return text or None
-
-
-def _planned(job: Job, run_id: int, origin_key: int, param: str | None, due_ms: int, now_ms: int) -> Run:
-    return new_run(
-        job,
-        origin=Origin.API,
-        origin_key=origin_key,
-        due_ms=due_ms,
-        planned_ms=due_ms,
-        now_ms=now_ms,
-        param=param,
-        run_id=run_id,
-    )
-
-
-def _shown(moment_ms: int) -> str:
-    return (EPOCH + timedelta(milliseconds=moment_ms)).isoformat(timespec="seconds")
 
 
 def _hash_key(key: str) -> int:

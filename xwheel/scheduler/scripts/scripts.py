@@ -29,10 +29,7 @@ MAX_AUTHOR: Final = 64
 
 @dataclass(eq=False, repr=False)
 class Scripts:
-    """Saves sources and takes old ones back.
-
-    Thread-safety: every method may be called by any thread.
-    """
+    """Saves sources and takes old ones back. Thread-safety: every method may be called by any thread."""
 
     db: Database
     clock: Clock
@@ -46,21 +43,17 @@ class Scripts:
     limits: TextLimits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
-        self._checks = {
-            name: kind for name, kind in self.glue_types.items() if isinstance(kind, ChecksSource)
-        }
-        self._saved_checks = {
-            name: kind for name, kind in self.glue_types.items() if isinstance(kind, ChecksSavedSource)
-        }
+        # settled here: to ask what a plugin can do may run its code
+        kinds = self.glue_types.items()
+        self._checks = {name: kind for name, kind in kinds if isinstance(kind, ChecksSource)}
+        self._saved_checks = {name: kind for name, kind in kinds if isinstance(kind, ChecksSavedSource)}
 
     def check(self, job: Job) -> None:
         """Refuse to start or run a job that lacks its source; raises FieldError."""
         if self.sources.lacks(job):
             where = f"POST /api/v1/jobs/{job.id}/glue" if job.id else "glue_source"
-            raise FieldError(
-                "glue_source",
-                f"a {job.glue_type} job needs a source before it can run: save one with {where}",
-            )
+            text = f"a {job.glue_type} job needs a source before it can run: save one with {where}"
+            raise FieldError("glue_source", text)
 
     def save(self, job_id: int, new: NewSource, *, revision: int | None = None) -> GlueVersion:
         """Save a new source of a job; runs that are sent from now on carry it.
@@ -87,9 +80,8 @@ class Scripts:
             job = lock_job(conn, job_id, revision, Permission.SCRIPT)
             old = scripts.get_version(conn, job_id, number)
             if old.glue_type != job.glue_type:
-                raise FieldError(
-                    "number", f"version {number} is {old.glue_type}, and job {job_id} is {job.glue_type} now"
-                )
+                text = f"version {number} is {old.glue_type}, and job {job_id} is {job.glue_type} now"
+                raise FieldError("number", text)
             words = remark or f"version {number} again"
             return self._save(conn, job, NewSource(source=old.source, author=author, remark=words))
 
@@ -151,17 +143,16 @@ class Scripts:
         if not self.sources.has_source(name):
             raise FieldError("glue_source", f"a {name} job has no source")
         self.limits.check_source(new.source)
-        if name in self._checks:
-            glue_type = self._checks[name]
-            self._ask(name, ("glue_source", name, new.source), lambda: glue_type.check_source(new.source))
-        if name in self._saved_checks:
-            self._check_saved(name, new.source, group_id)
+        if (asked := self._checks.get(name)) is not None:
+            self._ask(name, ("glue_source", name, new.source), lambda: asked.check_source(new.source))
+        self._check_saved(name, new.source, group_id)
 
     def _check_saved(self, name: str, source: str, group_id: int) -> None:
         """Let a glue type compare a source with what the scheduler has; raises like :meth:`check_source`."""
-        glue_type = self._saved_checks[name]
-        saved = SavedSource(source=source, group_id=group_id, database=self.db)
-        self._ask(name, ("saved_source", name, group_id, source), lambda: glue_type.check_saved_source(saved))
+        if (asked := self._saved_checks.get(name)) is not None:
+            saved = SavedSource(source=source, group_id=group_id, database=self.db)
+            key = ("saved_source", name, group_id, source)
+            self._ask(name, key, lambda: asked.check_saved_source(saved))
 
     def _ask(self, name: str, key: Hashable, check: Callable[[], None]) -> None:
         title = f"glue type {name}"

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
+from xwheel.clock import Clock
 from xwheel.errors import WireError
 from xwheel.model import BlockStrategy, GlueVersion
 from xwheel.scheduler.cluster.contract import Lease
+from xwheel.scheduler.cluster.split_brain import RecentSends
 from xwheel.scheduler.executors.loads import Loads
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.records import Answer, Delivery, Fate, Parcel, Shard
 from xwheel.scheduler.send.parcels import BodyLimits
 from xwheel.scheduler.send.results import ResultWriter
 from xwheel.wire import codec, contract
-from xwheel.wire.codec.batch import encode_batch, read_batch_reply
+from xwheel.wire.codec import EARLY_GENERATION, encode_batch, read_batch_reply
 from xwheel.wire.http import HttpCall, HttpClient, HttpResult
 from xwheel.wire.messages import BatchAnswer, Response, TriggerRequest
 
-POLL_MS: Final = 200
+POLL_MS: Final = 1000  # what is handed in ends the wait
 NOW_OR_LATER: Final = 2**62
 # how long after its next check a run may still be asked again; one that is left over is taken up by that check
 AGAIN_MS: Final = 30_000
@@ -32,26 +36,32 @@ CLIENT_ERRORS: Final = range(400, 500)
 
 @dataclass(eq=False, repr=False)
 class Lane:
-    """One event loop that sends; :meth:`send` may be called from any thread, :meth:`step` from the lane's own."""
+    """One event loop that sends; :meth:`send` may be called from any thread, :meth:`step` from the lane's own.
+
+    A parcel may leave before its runs are due: it says when they are, and its executor starts each of them then.
+    """
 
     client: HttpClient
     results: ResultWriter
     lease: Lease
     registry: ExecutorRegistry
     body_limits: BodyLimits
+    clock: Clock
     _: KW_ONLY
     timeout_ms: int  # time limit of a send
+    share: int  # requests in flight to one executor that takes one run a request; more wait here, in order
 
     def __post_init__(self) -> None:
         self._sending: set[int] = set()
+        self._turns_lock = threading.Lock()
+        self._in_flight: Counter[str] = Counter()  # by address, of executors that take one run a request
+        self._turns: dict[str, deque[Parcel]] = {}
 
     def send(self, parcel: Parcel) -> None:
-        """Start the request for a parcel that was fenced; what is to follow it goes once it is answered."""
+        """Start the request for a parcel that was fenced; what follows it goes once it is answered."""
         self._sending.update([shard.run.id for shard in parcel.whole().shards])
-        if self.lease.may_send(_fenced_ms(parcel), self.timeout_ms):
-            self._submit(parcel)
-        else:
-            self._hand_over([_untried(parcel, "the lease is too short for a send")])
+        if parcel.executor.kind == "xwheel" or self._has_turn(parcel):
+            self._hand_over(self._begin(parcel))
 
     def is_held(self, run_id: int) -> bool:
         """Return whether a run is in flight; from any thread."""
@@ -64,32 +74,52 @@ class Lane:
             self._hand_over([item for result in results for item in self._read(result, now_ms)])
         return 0
 
-    def wake(self) -> None:
-        """End the current poll."""
-        self.client.wake()
+    def _has_turn(self, parcel: Parcel) -> bool:
+        """Return whether a request may go now; if not, it is kept until another one to its address ends."""
+        address = parcel.executor.address
+        with self._turns_lock:
+            if self._in_flight[address] < self.share:
+                self._in_flight[address] += 1
+                return True
+            self._turns.setdefault(address, deque()).append(parcel)
+            return False
 
-    def close(self) -> None:
-        """Close all connections."""
-        self.client.close()
+    def _next_turn(self, address: str) -> Parcel | None:
+        """Return what goes to an address in place of a request that ended; None if nothing waits."""
+        with self._turns_lock:
+            if line := self._turns.get(address):
+                return line.popleft()
+            self._turns.pop(address, None)
+            self._in_flight[address] -= 1
+            if not self._in_flight[address]:
+                del self._in_flight[address]
+            return None
+
+    def _begin(self, parcel: Parcel) -> list[Delivery]:
+        """Send a parcel; return what came of that at once."""
+        if not self.lease.may_send(_fenced_ms(parcel), self.timeout_ms):
+            return [_untried(parcel, "the lease is too short for a send")]
+        self._submit(parcel)
+        return []
 
     def _submit(self, parcel: Parcel) -> None:
-        url, body = encode_parcel(parcel)
+        url, body = encode_parcel(parcel, self.clock.now_ms())
         parcel.body_bytes = len(body)
-        self.client.submit(
-            HttpCall(
-                key=parcel,
-                url=url,
-                body=body,
-                timeout_ms=self.timeout_ms,
-                wait_ms=self._wait_ms(parcel),
-                # a journal makes a repeated send harmless; a foreign executor would run it twice
-                repeatable=parcel.executor.kind == "xwheel",
-                app_name=self.registry.app_name(parcel.executor.group_id),
-                token=self.registry.token(parcel.executor),
-            )
+        executor = parcel.executor
+        call = HttpCall(
+            key=parcel,
+            url=url,
+            body=body,
+            timeout_ms=self.timeout_ms,
+            wait_ms=self._turn_ms(parcel),
+            # a journal makes a repeated send harmless; a foreign executor would run it twice
+            repeatable=executor.kind == "xwheel",
+            app_name=self.registry.app_name(executor.group_id),
+            token=self.registry.token(executor),
         )
+        self.client.submit(call)
 
-    def _wait_ms(self, parcel: Parcel) -> int | None:
+    def _turn_ms(self, parcel: Parcel) -> int | None:
         """Return how long a first send may wait for its turn, so that it ends before others ask about its runs.
 
         One that asks again has a place of its own; a broadcast to more executors than there are places waits.
@@ -97,7 +127,7 @@ class Lane:
         run = parcel.shards[0].run
         if parcel.again or run.check_ms is None or run.dispatched_ms is None:
             return None
-        return max(0, run.check_ms - run.dispatched_ms - self.timeout_ms)
+        return max(0, run.check_ms - max(run.dispatched_ms, run.due_ms) - self.timeout_ms)
 
     def _read(self, result: HttpResult, now_ms: int) -> list[Delivery]:
         """Return what came of a request; start the next one in its place, if there is more to send."""
@@ -130,30 +160,36 @@ class Lane:
         """
         until_ms = parcel.shards[0].run.check_ms
         late_ms = AGAIN_MS if parcel.again else 0
-        if not self.lease.may_send(_fenced_ms(parcel), self.timeout_ms):
-            return [_untried(parcel, "the lease is too short for another send")]
         if until_ms is not None and now_ms + self.timeout_ms > until_ms + late_ms:
             return [_untried(parcel, "those before it took too long")]
-        self._submit(parcel)
-        return []
+        return self._begin(parcel)
 
     def _hand_over(self, deliveries: Sequence[Delivery]) -> None:
-        if deliveries:
+        """Hand on what came back, and send what waited for its turn until then."""
+        while deliveries:
             self.results.put(deliveries)  # first, so that at each moment the lane or the writer has each run
-        for delivery in deliveries:
-            self._sending.difference_update(shard.run.id for shard in delivery.parcel.shards)
+            for delivery in deliveries:
+                self._sending.difference_update(shard.run.id for shard in delivery.parcel.shards)
+            executors = [delivery.parcel.executor for delivery in deliveries]
+            ended = [executor.address for executor in executors if executor.kind != "xwheel"]
+            following = [parcel for address in ended if (parcel := self._next_turn(address))]
+            deliveries = [late for parcel in following for late in self._go_on(parcel, self.clock.now_ms())]
 
 
+@dataclass(eq=False, repr=False)
 class Lanes:
     """The fast and the slow lane; a parcel says which of them it takes."""
 
-    def __init__(self, lanes: Mapping[int, Lane], loads: Loads) -> None:
-        self.by_number = lanes
-        self._loads = loads
+    by_number: Mapping[int, Lane]
+    loads: Loads
+    recent: RecentSends | None  # None where the database cannot lose commits
 
     def send(self, parcel: Parcel) -> None:
         """Start the requests of a parcel that was fenced; from any thread."""
-        self._loads.sent(parcel.executor.address, len(parcel.whole().shards))
+        shards = parcel.whole().shards
+        self.loads.sent(parcel.executor.address, len(shards))
+        if self.recent is not None:
+            self.recent.note([shard.run for shard in shards])
         self.by_number[parcel.lane].send(parcel)
 
 
@@ -166,9 +202,10 @@ def _fenced_ms(parcel: Parcel) -> int:
     return min([shard.run.dispatched_ms or 0 for shard in parcel.shards])
 
 
-def encode_parcel(parcel: Parcel) -> tuple[str, bytes]:
-    """Return where a parcel goes and its bytes."""
-    requests = [trigger_request(shard, parcel.sources.get(shard.job.id)) for shard in parcel.shards]
+def encode_parcel(parcel: Parcel, now_ms: int = 0) -> tuple[str, bytes]:
+    """Return where a parcel goes and its bytes; :mod:`xwheel.executor.intake.endpoints` reads them there."""
+    sent_ms = now_ms if parcel.executor.generation >= EARLY_GENERATION else 0
+    requests = [trigger_request(shard, parcel.sources.get(shard.job.id), sent_ms) for shard in parcel.shards]
     executor = parcel.executor
     if executor.kind == "xwheel":
         body = encode_batch(executor.instance, requests)
@@ -177,9 +214,13 @@ def encode_parcel(parcel: Parcel) -> tuple[str, bytes]:
     return contract.join_url(executor.address, path), codec.encode_trigger(requests[0])
 
 
-def trigger_request(shard: Shard, source: GlueVersion | None = None) -> TriggerRequest:
-    """Return the message that starts a shard; with the source of its job if it has one."""
+def trigger_request(shard: Shard, source: GlueVersion | None = None, sent_ms: int = 0) -> TriggerRequest:
+    """Return the message that starts a shard; with the source of its job if it has one.
+
+    With the time of sending it says when the run is due, if that is later.
+    """
     run, job = shard.run, shard.job
+    is_early = 0 < sent_ms < run.due_ms
     return TriggerRequest(
         job_id=run.job_id,
         run_id=run.id,
@@ -197,6 +238,8 @@ def trigger_request(shard: Shard, source: GlueVersion | None = None) -> TriggerR
         attempt=run.attempt,
         instance=shard.executor.instance,
         job_param="" if run.param is None or source is None else job.param,
+        due_ms=run.due_ms if is_early else 0,
+        sent_ms=sent_ms if is_early else 0,
     )
 
 
@@ -213,7 +256,14 @@ def read_answers(parcel: Parcel, result: HttpResult) -> list[Answer]:
         return _all(parcel, Fate.UNKNOWN if result.sent else refused, result.error)
     if result.status != HTTP_OK:
         fate = refused if result.status in CLIENT_ERRORS else Fate.UNKNOWN
-        return _all(parcel, fate, _status_text(parcel, result.status))
+        text = f"HTTP status {result.status}"
+        if result.status == TOO_LARGE:
+            text += (
+                f": a request of {parcel.body_bytes} bytes for one run is too large there; raise the limit of the "
+                "executor (executor.max_body_bytes in xwheel) or of the proxy before it, or shorten the parameter or "
+                f"the source of job {parcel.shards[0].job.id}"
+            )
+        return _all(parcel, fate, text)
     try:
         response = codec.decode_response(result.body)
         if parcel.executor.kind == "xwheel" and response.ok:
@@ -247,17 +297,6 @@ def _batch_answers(parcel: Parcel, response: Response) -> list[Answer]:
             no = Fate.NOT_YET if said.not_yet else Fate.REFUSED
             answers.append(Answer(run_id, Fate.ACCEPTED if said.ok else no, said.message))
     return answers
-
-
-def _status_text(parcel: Parcel, status: int) -> str:
-    if status != TOO_LARGE:
-        return f"HTTP status {status}"
-    shard = parcel.shards[0]
-    return (
-        f"HTTP status 413: a request of {parcel.body_bytes} bytes for one run is too large there; raise the limit of "
-        "the executor (executor.max_body_bytes in xwheel) or of the proxy before it, or shorten the parameter or the "
-        f"source of job {shard.job.id}"
-    )
 
 
 def _all(parcel: Parcel, fate: Fate, message: str) -> list[Answer]:

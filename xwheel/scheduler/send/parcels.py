@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from xwheel.clock import Clock
-from xwheel.model import GlueVersion, Job, RegisteredExecutor, Run
+from xwheel.model import BlockStrategy, GlueVersion, Job, RegisteredExecutor, Run
 from xwheel.scheduler.records import Parcel, Routed, Shard
 from xwheel.scheduler.send.pool import TriggerPool
-from xwheel.wire.codec.fields import text_bytes
-from xwheel.wire.codec.runs import trigger_bytes
+from xwheel.wire.codec import EARLY_GENERATION, text_bytes, trigger_bytes
 
 SMALLEST: Final = 1024
 KNOWN_LIMITS: Final = 10_000
@@ -65,28 +64,20 @@ class Sizes:
         return size + self._sources[job.id] + (0 if run.param is None else text_bytes(job.param))
 
 
-def pack_again(
-    lane: int,
-    limits: BodyLimits,
-    executor: RegisteredExecutor,
-    shards: Sequence[Shard],
-    sources: Mapping[int, GlueVersion],
-) -> Parcel:
+def pack_again(lane: int, limit: int, shards: Sequence[Shard], sources: Mapping[int, GlueVersion]) -> Parcel:
     """Return shards that are asked again in a parcel, followed by as many more in the same place as they need."""
     sizes = Sizes(sources)
-    limit = limits.of(executor.address)
     parcels: list[Parcel] = []
     for shard in shards:
         size = sizes.of(shard.run, shard.job)
         if not parcels or not parcels[-1].has_room(size):
-            parcels.append(Parcel(lane=lane, executor=executor, limit=limit, again=True))
+            parcels.append(Parcel(lane=lane, executor=shard.executor, limit=limit, again=True))
         parcels[-1].shards.append(shard)
         parcels[-1].add(size)
     for parcel in parcels if sources else ():
         parcel.sources = _sources_of(parcel, sources)
-    first, *rest = parcels
-    first.rest = rest
-    return first
+    parcels[0].rest = parcels[1:]
+    return parcels[0]
 
 
 def _sources_of(parcel: Parcel, sources: Mapping[int, GlueVersion]) -> Mapping[int, GlueVersion]:
@@ -102,6 +93,7 @@ class Placing:
     pool: TriggerPool
     limits: BodyLimits
     sources: Mapping[int, GlueVersion]  # the sources of the batch's script jobs, by job id
+    now_ms: int
 
     def __post_init__(self) -> None:
         self._sizes = Sizes(self.sources)
@@ -116,16 +108,24 @@ class Placing:
         """
         opened: list[Parcel] = []
         counted: list[tuple[Parcel, int]] = []
+        early = item.run.due_ms > self.now_ms
+        if early and not takes_early(item):
+            return False
+        # one that is not sent in time after all is tried elsewhere, where it may go elsewhere
+        ahead = not early and item.run.address is None and len(item.executors) == 1
         for number, executor in enumerate(item.executors):
             # nothing overtakes what found no room, however small it is
             is_full = not number and bool(self._full) and (lane, executor.address) in self._full
             size = 0 if is_full else self._size(item.run, item.job, executor)
-            parcel = None if is_full else self._parcel(lane, executor, size, beyond=number > 0)
+            parcel = None
+            if not is_full:
+                parcel = self._parcel(lane, executor, size, beyond=number > 0, ahead=ahead)
             if parcel is None:
                 for used, its_size in counted:
                     used.take_out(its_size)
                 for unused in opened:
-                    self._give_back(unused)
+                    self._open[lane, unused.executor.address].remove(unused)
+                    self.pool.release(lane, unused.executor.address)
                 return False
             if not parcel.count:
                 opened.append(parcel)
@@ -158,12 +158,11 @@ class Placing:
 
     def give_back_all(self) -> None:
         """Give every place back: nothing will be sent."""
-        for group in self._open.values():
-            for parcel in group:
-                self.pool.release(parcel.lane, parcel.executor.address)
+        for (lane, address), group in self._open.items():
+            for _ in group:
+                self.pool.release(lane, address)
 
     def _size(self, run: Run, job: Job, executor: RegisteredExecutor) -> int:
-        """Return how many bytes a run takes in a request; each run is measured once."""
         if executor.kind != "xwheel":
             return ALONE
         size = self._measured.get(run.id)
@@ -171,19 +170,28 @@ class Placing:
             size = self._measured[run.id] = self._sizes.of(run, job)
         return size
 
-    def _parcel(self, lane: int, executor: RegisteredExecutor, size: int, *, beyond: bool) -> Parcel | None:
+    def _parcel(
+        self, lane: int, executor: RegisteredExecutor, size: int, *, beyond: bool, ahead: bool
+    ) -> Parcel | None:
+        """Return a parcel with room for a run, a new one if it gets a place: see :meth:`TriggerPool.acquire`."""
         address = executor.address
         group = self._open.setdefault((lane, address), [])
         if group and group[-1].has_room(size):
             return group[-1]
         is_batch = executor.kind == "xwheel"
-        if not self.pool.acquire(lane, address, batch=is_batch, beyond=beyond):
+        if not self.pool.acquire(lane, address, batch=is_batch, beyond=beyond, ahead=ahead):
             self._full.add((lane, address))
             return None
         limit = self.limits.of(address) if is_batch else 0
         group.append(Parcel(lane=lane, executor=executor, limit=limit))
         return group[-1]
 
-    def _give_back(self, parcel: Parcel) -> None:
-        self._open[parcel.lane, parcel.executor.address].remove(parcel)
-        self.pool.release(parcel.lane, parcel.executor.address)
+
+def takes_early(item: Routed) -> bool:
+    """Return whether a run may leave before it is due.
+
+    Whether another run stands in the way of those that are discarded, or cover others, is seen when they are due. And
+    of a broadcast some executors might give their shards back, and others not.
+    """
+    is_able = all(executor.generation >= EARLY_GENERATION for executor in item.executors)
+    return is_able and len(item.executors) == 1 and item.job.block_strategy == BlockStrategy.SERIAL_EXECUTION

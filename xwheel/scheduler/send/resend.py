@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from xwheel.model import GlueVersion, RegisteredExecutor, Run, RunReason, RunState
 from xwheel.ring import FAST
 from xwheel.scheduler.cluster.contract import Lease
-from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.executors.registry import ExecutorRegistry, name_of
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.records import Outcome, Shard
 from xwheel.scheduler.send.lane import Lanes
@@ -47,98 +47,77 @@ class Resender:
     gone_ms: int  # how long an instance may be missing before its runs are lost
     check_after_ms: int  # age at which a running foreign run is asked about
 
-    def __post_init__(self) -> None:
-        self.resent = 0
-
     def settle(self, waiting: Sequence[Run], now_ms: int) -> None:
         """Settle dispatching runs that no lane has."""
         foreign = [run.id for run in waiting if not run.instance]
         if foreign:
             self.db.transaction(lambda conn: self._accept(conn, waiting, foreign, now_ms))
         lost: list[Outcome] = []
-        missing: list[tuple[int, int]] = []
+        missing: list[int] = []
         by_executor: dict[str, tuple[RegisteredExecutor, list[Run]]] = {}
+        live = self.registry.by_name(now_ms)
         for run in waiting:
             if not run.instance or run.kill_requested:
                 continue  # one that must end is asked about, not sent again
-            executor = self.registry.find_instance(run.group_id, run.instance, now_ms)
+            holder = Holder(run.group_id, run.address or "", run.instance)
+            executor = live.get(name_of(holder))
             if executor is not None:
                 by_executor.setdefault(executor.address, (executor, []))[1].append(run)
-            elif now_ms - max(run.dispatched_ms or now_ms, self._missing_since(run, now_ms)) > self.gone_ms:
-                text = f"executor instance {run.instance} at {run.address} is gone and never answered"
-                lost.append(
-                    Outcome(run_id=run.id, state=RunState.LOST, reason=RunReason.INSTANCE_GONE, message=text)
-                )
+                continue
+            missing_ms = self.registry.missing_since(holder, now_ms)
+            if now_ms - max(run.dispatched_ms or now_ms, missing_ms) > self.gone_ms:
+                why = f"executor instance {run.instance} at {run.address} is gone and never answered"
+                end = RunReason.INSTANCE_GONE
+                lost.append(Outcome(run_id=run.id, state=RunState.LOST, reason=end, message=why))
             else:
-                missing.append((run.id, now_ms + self.answer_ms))
+                missing.append(run.id)
         if lost:
             self.finisher.finish(lost)
         if missing:
-            self.db.transaction(lambda conn: self._put_off(conn, missing))
+            self.db.transaction(lambda conn: self._put_off(conn, missing, now_ms + self.answer_ms))
         for executor, group in by_executor.values():
             self._ask_again(executor, group, now_ms)
 
-    def _missing_since(self, run: Run, now_ms: int) -> int:
-        return self.registry.missing_since(
-            Holder(run.group_id, run.address or "", run.instance or ""), now_ms
-        )
-
     def _accept(self, conn: Connection, waiting: Sequence[Run], foreign: Sequence[int], now_ms: int) -> None:
-        accepted = runs.update_accepted(conn, {now_ms + self.check_after_ms: foreign}, now_ms)
+        taken = runs.AcceptedRow(now_ms, now_ms + self.check_after_ms)
+        accepted = runs.update_accepted(conn, dict.fromkeys(foreign, taken), now_ms)
         changes.note_accepted(conn, waiting, accepted, now_ms)
 
     def _ask_again(self, executor: RegisteredExecutor, group: Sequence[Run], now_ms: int) -> None:
         if not self.pool.acquire(FAST, executor.address, batch=True):
             return  # the check stays due: the next one tries again
-        checks = [(run.id, now_ms + self.answer_ms) for run in group]
+        check_ms = now_ms + self.answer_ms
         shards: list[Shard] = []
         try:
-            shards = self.db.transaction(lambda conn: self._lock(conn, executor, group, checks))
+            shards = self.db.transaction(lambda conn: self._lock(conn, executor, group, check_ms))
         finally:
             if not shards:
                 self.pool.release(FAST, executor.address)
         if shards:
-            self.resent += len(shards)
-            logger.info(
-                "%d runs without an answer go to %s again, first %d",
-                len(shards),
-                executor.address,
-                shards[0].run.id,
-            )
+            count, first = len(shards), shards[0].run.id
+            logger.info("%d runs without an answer go to %s again, first %d", count, executor.address, first)
             scripts = {shard.job.id: shard.job for shard in shards if shard.job.glue_version}
             sources: Mapping[int, GlueVersion] = {}
             if scripts:
                 sources, left_out = self.sources.find(scripts.values())
                 # at least one source came, so some go now; the others are due for this once more later
                 shards = [shard for shard in shards if shard.job.id not in left_out]
-            self.lanes.send(pack_again(FAST, self.body_limits, executor, shards, sources))
+            self.lanes.send(pack_again(FAST, self.body_limits.of(executor.address), shards, sources))
 
-    def _put_off(self, conn: Connection, moves: Sequence[tuple[int, int]]) -> None:
-        locked = runs.lock_runs(conn, [run_id for run_id, _ in moves])
-        open_ids = {run.id for run in locked.values() if run.state is RunState.DISPATCHING}
-        open_runs.update_checks(conn, [move for move in moves if move[0] in open_ids])
+    def _put_off(self, conn: Connection, ids: Sequence[int], check_ms: int) -> None:
+        locked = runs.lock_runs(conn, ids)
+        waiting = [run.id for run in locked.values() if run.state is RunState.DISPATCHING]
+        open_runs.update_checks(conn, [(run_id, check_ms) for run_id in waiting])
 
-    def _lock(
-        self,
-        conn: Connection,
-        executor: RegisteredExecutor,
-        group: Sequence[Run],
-        checks: Sequence[tuple[int, int]],
-    ) -> list[Shard]:
+    def _lock(self, conn: Connection, executor: RegisteredExecutor, group: Sequence[Run], check_ms: int) -> list[Shard]:
         """Put the next check off under our lease; return what is still without an answer."""
         epochs = self.lease.lock(conn)
         locked = runs.lock_runs(conn, [run.id for run in group])
-        open_ids = {
-            run.id for run in locked.values() if run.state is RunState.DISPATCHING and run.partition in epochs
-        }
-        open_runs.update_checks(conn, [check for check in checks if check[0] in open_ids])
-        until_ms = dict(checks)
-        owners = jobs.get_jobs(conn, {locked[run_id].job_id for run_id in open_ids})
-        return [
-            Shard(
-                run=replace(locked[run_id], address=executor.address, check_ms=until_ms[run_id]),
-                job=owners[locked[run_id].job_id],
-                executor=executor,
-            )
-            for run_id in sorted(open_ids)
+        waiting = [
+            replace(run, address=executor.address, check_ms=check_ms)
+            for _, run in sorted(locked.items())
+            if run.state is RunState.DISPATCHING and run.partition in epochs
         ]
+        open_runs.update_checks(conn, [(run.id, check_ms) for run in waiting])
+        owners = jobs.get_jobs(conn, {run.job_id for run in waiting})
+        return [Shard(run=run, job=owners[run.job_id], executor=executor) for run in waiting]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from itertools import takewhile
 from typing import Final, NamedTuple
 
+from xwheel.clock import has_come
 from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
 from xwheel.model import RunReason, RunState
 from xwheel.runtime.repeats import Repeats
 from xwheel.scheduler.check.decide import first_check_ms
+from xwheel.scheduler.finish.acceptances import Acceptances
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.finish.retry import MOST_OVER
 from xwheel.scheduler.records import Answer, Delivery, Fate, Outcome, Shard
@@ -21,31 +25,35 @@ from xwheel.scheduler.wakeups import Wakeups
 from xwheel.storage import runs
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.database.rows import chunks
 from xwheel.wire import contract
 
 logger = logging.getLogger(__name__)
 
 IDLE_MS = 1000
+EARLY_MS: Final = 1000  # how long before it is due a run is accepted, at most: it counts from there
+AT_ONCE: Final = 1000  # acceptances in one transaction
+MOST_HELD: Final = 5000
+"""Accepted runs that wait for their end; with more, all are written."""
 
 
-class _PutOff(NamedTuple):
-    """How many runs of a job an executor did not take yet, when it is asked again, and what it said last."""
-
-    sent: int
-    wait_ms: int
-    message: str
-
-
-_NONE_PUT_OFF: Final = _PutOff(0, 0, "")
+class _Taken(NamedTuple):
+    shard: Shard
+    at_ms: int
 
 
 @dataclass(eq=False, repr=False)
 class ResultWriter:
     """Turns deliveries into rows.
 
-    A place is given back only after its answers are written, so places also bound what waits here, and answers that
-    the database does not take now are kept until it does. Writes that would follow one another closely become one.
-    No lease is asked for: the node that sent a run writes what came of it, even if its partition went elsewhere since.
+    The end of a run that was accepted comes later: with a callback, to :mod:`xwheel.api.xxl.executor_calls`, or with
+    the answer to a question, to :mod:`xwheel.scheduler.check.loop`. Most come soon, so an acceptance is held for
+    ``hold_ms``, and what has ended by then is written once: :class:`Finisher` finds in ``acceptances`` when it began.
+
+    The place of what is refused or unclear is given back once it is written, and answers that the database does not
+    take now are kept until it does: nothing is fenced and sent meanwhile, which bounds them. Writes that would follow
+    one another closely become one. No lease is asked for: the node that sent a run writes what came of it, even if its
+    partition went elsewhere since.
     """
 
     db: Database
@@ -55,39 +63,55 @@ class ResultWriter:
     has_asked: Callable[[int], bool]  # whether its router asked executors: AsyncChooser.has_chosen
     not_yet: NotYet
     wakeups: Wakeups
+    acceptances: Acceptances
     _: KW_ONLY
     check_after_ms: int  # how long an executor that accepted a run is believed before it is asked
     deadline_grace_ms: int  # how long after a time limit it has to report the end
     gather_ms: int  # from one write to the next, at least
+    hold_ms: int  # how long an accepted run is waited for before its acceptance is written
 
     def __post_init__(self) -> None:
+        self._taken: dict[int, _Taken] = {}
         self._unknown_handlers = Repeats()
         self._next_ms = 0
         self._inbox: deque[Delivery] = deque()
-        self._put_off: dict[tuple[int, str], _PutOff] = {}
+        # by job and address what was not taken yet: how long to wait, and what the executor said
+        # how many were sent, when they are sent again, and what was said last
+        self._put_off: dict[tuple[int, str], tuple[int, int, str]] = {}
         self._held: set[int] = set()
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
         """Take what came back; from any thread."""
         for delivery in deliveries:
             self._held.update([shard.run.id for shard in delivery.parcel.shards])
+            due = {shard.run.id: shard.run.due_ms for shard in delivery.parcel.shards}
+            taken = [answer.run_id for answer in delivery.answers if answer.fate is Fate.ACCEPTED]
+            # what left early is accepted when it is due
+            self.acceptances.add({run_id: max(delivery.at_ms, due[run_id]) for run_id in taken})
             self._inbox.append(delivery)
         self.wakeups.results.set()
 
     def pending(self) -> int:
-        """Return how many deliveries wait to be written."""
-        return len(self._inbox)
+        """Return how many answers wait to be written; a request is one, and so is an accepted run."""
+        return len(self._inbox) + len(self._taken)
 
     def step(self, now_ms: int) -> int:
-        """Write everything that came back; return how long to wait in milliseconds."""
-        if not self._inbox:
-            return IDLE_MS
-        if 0 < self._next_ms - now_ms <= self.gather_ms:
-            return self._next_ms - now_ms
-        self._next_ms = now_ms + self.gather_ms
+        """Write what came back, but for what may end soon; return how long to wait in milliseconds."""
+        if self._inbox:
+            if 0 < self._next_ms - now_ms <= self.gather_ms:
+                return self._next_ms - now_ms
+            self._next_ms = now_ms + self.gather_ms
+            self._read_inbox(now_ms)
+        self._write_taken(now_ms)
+        if self._inbox:
+            return 0
+        first = next(iter(self._taken.values()), None)
+        return IDLE_MS if first is None else max(1, min(self.hold_ms, first.at_ms + self.hold_ms - now_ms))
+
+    def _read_inbox(self, now_ms: int) -> None:
         batch = [self._inbox.popleft() for _ in range(len(self._inbox))]
         try:
-            self._write(batch, now_ms)
+            self._sort(batch, now_ms)
         except (DatabaseUnreachableError, DatabaseRefusedError):
             self._inbox.extendleft(reversed(batch))
             raise
@@ -95,23 +119,47 @@ class ResultWriter:
             self._settle(batch, now_ms)  # the rows stay as they are, and are asked about
             raise
         self._settle(batch, now_ms)
-        return 0
+
+    def _write_taken(self, now_ms: int) -> None:
+        """Write the acceptances that were held long enough, and those held half as long that are written with them."""
+        taken = self._taken
+        first = next(iter(taken.values()), None)
+        is_full = len(taken) >= MOST_HELD
+        if first is None or not (is_full or has_come(first.at_ms + self.hold_ms, now_ms, self.hold_ms + EARLY_MS)):
+            return
+        ripe_ms = now_ms if is_full else now_ms - self.hold_ms // 2
+        # the time may have gone back since
+        is_ripe = lambda item: not ripe_ms < item.at_ms <= now_ms + EARLY_MS  # noqa: E731
+        ripe = list(takewhile(is_ripe, taken.values()))
+        for part in chunks(ripe, AT_ONCE):
+            open_still = [item for item in part if self.acceptances.find(item.shard.run.id) is not None]
+            try:
+                if open_still:
+                    self.db.transaction(partial(self._accept, taken=open_still, now_ms=now_ms))
+            except (DatabaseUnreachableError, DatabaseRefusedError):
+                raise  # they are kept
+            except Exception:
+                self._forget(part)  # the rows stay as they are, and are asked about
+                raise
+            self._forget(part)
+
+    def _forget(self, written: Sequence[_Taken]) -> None:
+        ids = [item.shard.run.id for item in written]
+        for run_id in ids:
+            self._taken.pop(run_id, None)
+        self.acceptances.forget(ids)
 
     def is_held(self, run_id: int) -> bool:
         """Return whether the answer about a run is here and not written yet; from any thread."""
-        return run_id in self._held
+        return run_id in self._held or run_id in self._taken
 
     def _settle(self, batch: Sequence[Delivery], now_ms: int) -> None:
         for delivery in batch:
-            shards = delivery.parcel.shards
-            self._held.difference_update([shard.run.id for shard in shards])
-            if not delivery.parcel.rest:  # the last of its place
-                self.pool.release(delivery.parcel.lane, delivery.parcel.executor.address)
-            self.pool.record([shard.run.job_id for shard in shards], delivery.cost_ms, now_ms)
-        self.wakeups.tick.set()
+            self._held.difference_update([shard.run.id for shard in delivery.parcel.shards])
+        if self.pool.came_back(batch, now_ms):
+            self.wakeups.tick.set()
 
-    def _write(self, batch: Sequence[Delivery], now_ms: int) -> None:
-        accepted: dict[int, list[int]] = {}  # run ids by the time limit of their job
+    def _sort(self, batch: Sequence[Delivery], now_ms: int) -> None:
         refused: list[Outcome] = []
         for delivery in batch:
             address = delivery.parcel.executor.address
@@ -128,19 +176,28 @@ class ResultWriter:
                     refused.append(end)
                 elif fate is Fate.ACCEPTED or is_foreign:
                     # a foreign one is never sent again under this id: it may run, and only its callback can tell
-                    accepted.setdefault(shard.job.timeout_s, []).append(answer.run_id)
+                    at_ms = delivery.at_ms or now_ms
+                    self._take(shard, fate, max(at_ms, shard.run.due_ms))
                 if fate is Fate.ACCEPTED:
                     self.not_yet.forget(address, shard.job.id)
                 elif fate is Fate.UNKNOWN:
                     unknown.append(answer)
-            _log_unknown(address, unknown)
+            for message, count in Counter(answer.message for answer in unknown).items():
+                first = next(answer.run_id for answer in unknown if answer.message == message)
+                text = "%s gave no clear answer about %d runs, first run %d: %s"
+                logger.warning(text, address, count, first, message)
         self._log_not_yet()
-        if accepted:
-            at_ms = max((delivery.at_ms for delivery in batch), default=now_ms) or now_ms
-            self.db.transaction(lambda conn: self._accept(conn, batch, accepted, at_ms))
         if refused:
             self.finisher.finish(refused)
             self._log_unknown_handlers(batch)
+
+    def _take(self, shard: Shard, fate: Fate, at_ms: int) -> None:
+        """Keep a run that was accepted, or may have been, unless it has ended meanwhile."""
+        run_id = shard.run.id
+        if fate is not Fate.ACCEPTED:
+            self.acceptances.add({run_id: at_ms})
+        if self.acceptances.find(run_id) is not None:
+            self._taken[run_id] = _Taken(shard, at_ms)
 
     def _log_unknown_handlers(self, batch: Iterable[Delivery]) -> None:
         """Log jobs whose handler an executor does not have: nothing else than a person can change that."""
@@ -151,38 +208,27 @@ class ResultWriter:
                     continue
                 job, address = jobs[answer.run_id], delivery.parcel.executor.address
                 if count := self._unknown_handlers.note((job.id, address)):
-                    logger.warning(
-                        "job %d %s: %s has no handler %r, so run %d is refused, and %d before it",
-                        job.id,
-                        job.name,
-                        address,
-                        job.handler,
-                        answer.run_id,
-                        count - 1,
-                    )
+                    text = "job %d %s: %s has no handler %r, so run %d is refused, and %d before it"
+                    logger.warning(text, job.id, job.name, address, job.handler, answer.run_id, count - 1)
 
-    def _end_of(
-        self, fate: Fate, answer: Answer, delivery: Delivery, shard: Shard, now_ms: int
-    ) -> Outcome | None:
+    def _end_of(self, fate: Fate, answer: Answer, delivery: Delivery, shard: Shard, now_ms: int) -> Outcome | None:
         """Return how a run ended if it was refused, or was surely not sent to where it can never be sent again."""
-        if fate is Fate.REFUSED:
-            return self._refusal(answer, delivery, shard, now_ms)
-        if fate is Fate.UNKNOWN and not delivery.tried and delivery.parcel.executor.kind != "xwheel":
-            return _unsent(answer, delivery.parcel.executor.address, shard)
-        return None
-
-    def _refusal(self, answer: Answer, delivery: Delivery, shard: Shard, now_ms: int) -> Outcome:
-        reason = RunReason.EXECUTOR_REFUSED
-        if not delivery.reached:
-            run = shard.run
+        run, executor = shard.run, delivery.parcel.executor
+        if fate is Fate.UNKNOWN and not delivery.tried and executor.kind != "xwheel":
+            # this node has sent nothing of it: its next attempt follows at once
+            goes_on = not shard.is_pinned
+        elif fate is not Fate.REFUSED:
+            return None
+        elif delivery.reached:
+            goes_on = answer.fate is Fate.NOT_YET and self._goes_on(answer, delivery, shard, now_ms)
+        else:
             # a further attempt is not pinned, and may go elsewhere
-            wait_ms = 0 if shard.is_pinned else shard.job.wait_for_executor_s * 1000
-            goes_on = self.has_asked(run.id) or now_ms < run.due_ms + wait_ms
-            is_over = run.attempt >= MOST_OVER or not goes_on
-            reason = RunReason.UNREACHABLE if is_over else RunReason.FAILED_OVER
-        elif answer.fate is Fate.NOT_YET and self._goes_on(answer, delivery, shard, now_ms):
-            reason = RunReason.FAILED_OVER
-        return _refused(answer, delivery.parcel.executor.address, reason)
+            goes_on = self.has_asked(run.id) or _waits(shard, now_ms)
+        is_over = run.attempt >= MOST_OVER or not goes_on
+        refused = RunReason.EXECUTOR_REFUSED if delivery.reached else RunReason.UNREACHABLE
+        reason = refused if is_over else RunReason.FAILED_OVER
+        message = f"{executor.address}: {answer.message}"
+        return Outcome(run_id=answer.run_id, state=RunState.REFUSED, reason=reason, message=message)
 
     def _goes_on(self, answer: Answer, delivery: Delivery, shard: Shard, now_ms: int) -> bool:
         """Return whether a run that its executor does not take yet gets a further attempt, after a while."""
@@ -191,35 +237,25 @@ class ResultWriter:
             return False
         wait_ms = pause_ms(run.attempt, shard.job.wait_for_executor_s * 1000)
         self.not_yet.note(address, run.job_id, now_ms + wait_ms, answer.message)
-        count = self._put_off.get((run.job_id, address), _NONE_PUT_OFF).sent + 1
-        self._put_off[run.job_id, address] = _PutOff(count, wait_ms, answer.message)
+        count = self._put_off.get((run.job_id, address), (0,))[0] + 1
+        self._put_off[run.job_id, address] = (count, wait_ms, answer.message)
         return True
 
     def _log_not_yet(self) -> None:
         """Log which jobs an executor takes no run of yet: one line for each, however many of its runs were sent."""
         for (job_id, address), late in self._put_off.items():
-            logger.info(
-                "job %d: %s takes no run of it yet (%d were sent), and is asked again in %d ms: %s",
-                job_id,
-                address,
-                late.sent,
-                late.wait_ms,
-                late.message,
-            )
+            text = "job %d: %s takes no run of it yet (%d were sent), and is asked again in %d ms: %s"
+            logger.info(text, job_id, address, *late)
         self._put_off.clear()
 
-    def _accept(
-        self, conn: Connection, batch: Sequence[Delivery], accepted: Mapping[int, Sequence[int]], at_ms: int
-    ) -> None:
-        checks: dict[int, list[int]] = {}
-        for timeout_s, ids in accepted.items():
-            check_ms = first_check_ms(
-                at_ms, timeout_s, check_after_ms=self.check_after_ms, deadline_grace_ms=self.deadline_grace_ms
-            )
-            checks.setdefault(check_ms, []).extend(ids)
-        waiting = runs.update_accepted(conn, checks, at_ms)
-        shards = (shard.run for delivery in batch for shard in delivery.parcel.shards)
-        changes.note_accepted(conn, shards, waiting, at_ms)
+    def _accept(self, conn: Connection, taken: Sequence[_Taken], now_ms: int) -> None:
+        after_ms, grace_ms = self.check_after_ms, self.deadline_grace_ms
+        rows = {
+            shard.run.id: runs.AcceptedRow(at_ms, first_check_ms(at_ms, shard.job.timeout_s, after_ms, grace_ms))
+            for shard, at_ms in taken
+        }
+        waiting = runs.update_accepted(conn, rows, now_ms)
+        changes.note_accepted(conn, (shard.run for shard, _ in taken), waiting, now_ms)
 
 
 def _fate(answer: Answer, delivery: Delivery, shard: Shard, now_ms: int) -> Fate:
@@ -230,29 +266,6 @@ def _fate(answer: Answer, delivery: Delivery, shard: Shard, now_ms: int) -> Fate
     return Fate.UNKNOWN if delivery.again and _waits(shard, now_ms) else Fate.REFUSED
 
 
-def _unsent(answer: Answer, address: str, shard: Shard) -> Outcome:
-    """Return the end of a run of which this node has sent nothing; its next attempt follows at once."""
-    is_over = shard.is_pinned or shard.run.attempt >= MOST_OVER
-    return _refused(answer, address, RunReason.UNREACHABLE if is_over else RunReason.FAILED_OVER)
-
-
-def _refused(answer: Answer, address: str, reason: RunReason) -> Outcome:
-    message = f"{address}: {answer.message}"
-    return Outcome(run_id=answer.run_id, state=RunState.REFUSED, reason=reason, message=message)
-
-
 def _waits(shard: Shard, now_ms: int) -> bool:
     """Return whether a run may still wait for an executor; one that was meant for named ones may go nowhere else."""
     return not shard.is_pinned and now_ms < shard.run.due_ms + shard.job.wait_for_executor_s * 1000
-
-
-def _log_unknown(address: str, unknown: Sequence[Answer]) -> None:
-    """Log the runs without a clear answer, those with the same message in one line."""
-    for message, count in Counter(answer.message for answer in unknown).items():
-        logger.warning(
-            "%s gave no clear answer about %d runs, first run %d: %s",
-            address,
-            count,
-            next(answer.run_id for answer in unknown if answer.message == message),
-            message,
-        )

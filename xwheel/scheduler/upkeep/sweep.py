@@ -9,9 +9,8 @@ from typing import Final
 from xwheel.clock import Clock
 from xwheel.runtime.loops import Rest
 
-LONGEST_NAP_MS: Final = 5000
-# deleting takes at most a fifth of the time, writers that wait included
-SWEEP_REST: Final = 4
+LONGEST_NAP_MS: Final = 30_000
+SWEEP_REST: Final = 4  # deleting takes at most a fifth of the time, writers that wait included
 SHORTEST_PAUSE_MS: Final = 50
 
 

@@ -14,12 +14,9 @@ from xwheel.storage import executors, settings
 from xwheel.storage.access.tokens import digest_token
 from xwheel.storage.database.engine import Database
 from xwheel.storage.database.rows import one_row
-from xwheel.storage.schema.access_tables import api_token, executor_secret
-from xwheel.storage.schema.tables import executor_group
+from xwheel.storage.schema.tables import api_token, executor_group, executor_secret
 
-MAX_SECRETS: Final = 1000
-"""Each call of an executor is compared with all of them."""
-
+MAX_SECRETS: Final = 1000  # each call of an executor is compared with all of them
 KEY: Final = "executor_secret_key"
 """The setting with the fingerprint of the key that this cluster's secrets are sealed under."""
 
@@ -30,25 +27,16 @@ _SELECT: Final = select(executor_secret, executor_group.c.app_name).select_from(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSecret:
-    """An executor secret as it is stored.
-
-    Attributes:
-        name: What people call it.
-        group_id: Whose executors hold it.
-        app_name: That group's app name; None for a group that went while the secret was made.
-        digest: By which a caller's secret is recognised.
-        sealed: For :meth:`KeyRing.open`.
-        expires_ms: It opens nothing from then on, and is sent nowhere; None for never.
-    """
+    """An executor secret as it is stored."""
 
     id: int
-    name: str
-    group_id: int
-    app_name: str | None
-    digest: bytes = field(repr=False)
-    sealed: str = field(repr=False)
+    name: str  # what people call it
+    group_id: int  # whose executors hold it
+    app_name: str | None  # that group's app name; None for a group that went while the secret was made
+    digest: bytes = field(repr=False)  # by which a caller's secret is recognised
+    sealed: str = field(repr=False)  # for :meth:`KeyRing.open`
     created_ms: int
-    expires_ms: int | None
+    expires_ms: int | None  # it opens nothing from then on, and is sent nowhere; None for never
 
     def is_live(self, now_ms: int) -> bool:
         """Return whether it has not expired."""
@@ -60,10 +48,8 @@ def insert_secret(
 ) -> StoredSecret:
     """Store a secret for the executors of a group, sealed under the first of the keys.
 
-    Raises:
-        ConflictError: The name is taken, the secret is in use, or there are as many as there may be.
-        NotFoundError: The group does not exist.
-        ConfigError: The keys are not this cluster's.
+    Raises ConflictError: the name is taken, the secret is in use, or there are as many as there may be; NotFoundError:
+    the group does not exist; ConfigError: the keys are not this cluster's.
     """
     executors.get_group(conn, group_id)
     check_key(conn, keys)
@@ -72,16 +58,9 @@ def insert_secret(
     digest = digest_token(secret)
     if conn.execute(select(api_token.c.id).where(api_token.c.digest.in_([digest]))).first() is not None:
         raise ConflictError("this secret is a token already: an executor secret opens other calls")
-    values = {
-        "name": name,
-        "group_id": group_id,
-        "digest": digest,
-        "sealed": keys.seal(secret),
-        "created_ms": now_ms,
-        "expires_ms": None,
-    }
+    new = insert(executor_secret).values(name=name, group_id=group_id, digest=digest, sealed=keys.seal(secret))
     try:
-        conn.execute(insert(executor_secret).values(values))
+        conn.execute(new.values(created_ms=now_ms, expires_ms=None))
     except IntegrityError as error:
         raise ConflictError(f"an executor secret with the name {name} exists already") from error
     return get_secret(conn, name)
@@ -109,23 +88,12 @@ def retire_secret(conn: Connection, name: str, expires_ms: int | None) -> Stored
 
 
 def rotate_secret(
-    conn: Connection,
-    name: str,
-    new_name: str,
-    secret: str,
-    keys: KeyRing,
-    now_ms: int,
-    *,
-    keep_ms: int | None,
+    conn: Connection, name: str, new_name: str, secret: str, keys: KeyRing, now_ms: int, *, keep_ms: int | None
 ) -> StoredSecret:
     """Store the next secret of the group whose secret has this name, and let that one end; return the next one.
 
     The one before stays good for ``keep_ms`` unless it ends sooner anyway; with None, for as long as it does now.
-
-    Raises:
-        NotFoundError: There is none of this name.
-        ConflictError: As :func:`insert_secret`.
-        ConfigError: As :func:`insert_secret`.
+    Errors are those of :func:`get_secret` and :func:`insert_secret`.
     """
     before = get_secret(conn, name)
     made = insert_secret(conn, new_name, secret, keys, now_ms, group_id=before.group_id)

@@ -18,48 +18,43 @@ from xwheel.errors import ConflictError, NotFoundError
 from xwheel.model.access import ALL, NOTHING, Grant, Grants, Role
 from xwheel.storage import executors
 from xwheel.storage.database.bulk import update_many
-from xwheel.storage.schema.access_tables import api_token
-from xwheel.storage.schema.tables import executor_group
+from xwheel.storage.database.rows import hold, one_row
+from xwheel.storage.schema.tables import api_token, executor_group
 
-MAX_TOKENS: Final = 1000
-"""Each call is compared with all of them."""
-
+MAX_TOKENS: Final = 1000  # each call is compared with all of them
 EVERYWHERE: Final = "*"
 NO_GROUP: Final = -1
 """The group of tokens with grants, as it is stored: a node of a version without grants opens nothing with them."""
 
+_JOINED: Final = api_token.outerjoin(executor_group, executor_group.c.id == api_token.c.group_id)
+_ALL: Final[Select[Any]] = select(api_token, executor_group.c.app_name).select_from(_JOINED)
+_SELECT: Final = _ALL.order_by(api_token.c.id)
+_UNRESTRICTED: Final = select(api_token.c.id).where(
+    *(api_token.c[name].is_(None) for name in ("group_id", "grants", "account_id", "expires_ms"))
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownToken:
-    """What a token's bearer may do.
-
-    Attributes:
-        group_id: The group whose jobs it opens over XXL-JOB's calls and for what code declares, and nothing else; None
-            for a token that opens the management API.
-        app_name: That group's app name; None as well for a group that went while the token was made.
-        grants: What it may do over the management API, whatever its account may do.
-        account_id: Whose it is; None for a service.
-        account_name: The account's name; None while nothing is known of it.
-        account_grants: What the account may do, nothing while nothing is known of it; None for a service.
-        disabled: The token opens nothing: its account is shut out, or nothing is known of it.
-        expires_ms: When it ends; None for never.
-        networks: Networks that it is good from; empty for all.
-        used_ms: Last use, to a minute; None for none.
-    """
+    """What a token's bearer may do."""
 
     id: int = 0
     name: str
     digest: bytes
+    # the group whose jobs it opens over XXL-JOB's calls and for what code declares, and nothing else; None for a
+    # token that opens the management API
     group_id: int | None = None
+    # that group's app name; None as well for a group that went while the token was made
     app_name: str | None = None
-    grants: Grants = ALL
-    account_id: int | None = None
-    account_name: str | None = None
+    grants: Grants = ALL  # what it may do over the management API, whatever its account may do
+    account_id: int | None = None  # whose it is; None for a service
+    account_name: str | None = None  # the account's name; None while nothing is known of it
+    # what the account may do, nothing while nothing is known of it; None for a service
     account_grants: Grants | None = None
-    disabled: bool = False
-    expires_ms: int | None = None
-    networks: tuple[str, ...] = ()
-    used_ms: int | None = None
+    disabled: bool = False  # the token opens nothing: its account is shut out, or nothing is known of it
+    expires_ms: int | None = None  # when it ends; None for never
+    networks: tuple[str, ...] = ()  # networks that it is good from; empty for all
+    used_ms: int | None = None  # last use, to a minute; None for none
     created_ms: int
 
     @property
@@ -70,24 +65,17 @@ class KnownToken:
 
 def grants_text(grants: Grants) -> str:
     """Return grants as they are stored."""
-    found: dict[str, tuple[str, bool]] = {}
-    if grants.everywhere is not None:
-        found[EVERYWHERE] = (grants.everywhere.role.value, grants.everywhere.script)
-    for group_id, grant in sorted(grants.groups.items()):
-        found[str(group_id)] = (grant.role.value, grant.script)
-    return msgspec.json.encode(found).decode()
+    everywhere = {} if grants.everywhere is None else {EVERYWHERE: grants.everywhere}
+    found = everywhere | {str(group_id): grant for group_id, grant in sorted(grants.groups.items())}
+    return msgspec.json.encode({key: (one.role.value, one.script) for key, one in found.items()}).decode()
 
 
 def grants_of(text: str) -> Grants:
     """Return stored grants."""
-    everywhere: Grant | None = None
-    groups: dict[int, Grant] = {}
-    for key, (role, script) in msgspec.json.decode(text, type=dict[str, tuple[Role, bool]]).items():
-        if key == EVERYWHERE:
-            everywhere = Grant(role, script)
-        else:
-            groups[int(key)] = Grant(role, script)
-    return Grants(everywhere, groups)
+    stored = msgspec.json.decode(text, type=dict[str, tuple[Role, bool]])
+    found = {key: Grant(role, script) for key, (role, script) in stored.items()}
+    everywhere = found.pop(EVERYWHERE, None)
+    return Grants(everywhere, {int(key): grant for key, grant in found.items()})
 
 
 def digest_token(token: str) -> bytes:
@@ -119,9 +107,7 @@ def insert_token(
         executors.get_group(conn, group_id)
     if conn.execute(select(func.count()).select_from(api_token)).scalar_one() >= MAX_TOKENS:
         raise ConflictError(f"there are {MAX_TOKENS} tokens already: delete those that are not used")
-    is_plain = group_id is not None or (
-        grants == ALL and account_id is None and expires_ms is None and not networks
-    )
+    is_plain = group_id is not None or (grants == ALL and account_id is None and expires_ms is None and not networks)
     values = {
         "name": name,
         "digest": digest_token(token),
@@ -142,26 +128,23 @@ def insert_token(
 
 def list_tokens(conn: Connection) -> Sequence[KnownToken]:
     """Return all tokens, oldest first."""
-    return [_token(row) for row in conn.execute(_select())]
+    return [_token(row) for row in conn.execute(_SELECT)]
 
 
 def get_token(conn: Connection, name: str) -> KnownToken:
     """Return a token. Raises NotFoundError: there is none of this name."""
-    found = find_token(conn, name)
-    if found is None:
-        raise NotFoundError("token", name)
-    return found
+    return _token(one_row(conn, _SELECT.where(api_token.c.name == name), "token", name))
 
 
 def find_token(conn: Connection, name: str) -> KnownToken | None:
     """Return a token, or None."""
-    row = conn.execute(_select().where(api_token.c.name == name)).one_or_none()
+    row = conn.execute(_SELECT.where(api_token.c.name == name)).one_or_none()
     return None if row is None else _token(row)
 
 
 def delete_tokens_of(conn: Connection, account_id: int) -> Sequence[KnownToken]:
     """Delete all tokens of an account whose row is locked; return them."""
-    found = [_token(row) for row in conn.execute(_select().where(api_token.c.account_id == account_id))]
+    found = [_token(row) for row in conn.execute(_SELECT.where(api_token.c.account_id == account_id))]
     if found:
         conn.execute(delete(api_token).where(api_token.c.id.in_([item.id for item in found])))
     return found
@@ -179,7 +162,7 @@ def recorded(token: KnownToken) -> dict[str, object]:
 
 def has_unrestricted(conn: Connection) -> bool:
     """Return whether there is a token of a service for everything, for ever."""
-    return conn.execute(_unrestricted().limit(1)).first() is not None
+    return conn.execute(_UNRESTRICTED.limit(1)).first() is not None
 
 
 def delete_token(conn: Connection, name: str) -> None:
@@ -188,7 +171,8 @@ def delete_token(conn: Connection, name: str) -> None:
     Raises NotFoundError: there is none of this name; ConflictError: it is the last one that opens the management API.
     """
     # locked in one order, so that two callers cannot delete the last two from each other
-    unrestricted = list(conn.execute(_unrestricted().order_by(api_token.c.id).with_for_update()).scalars())
+    unrestricted = list(conn.execute(_UNRESTRICTED.order_by(api_token.c.id).with_for_update()).scalars())
+    hold(conn, "token", unrestricted)
     found = conn.execute(select(api_token.c.id).where(api_token.c.name == name)).scalar_one_or_none()
     if found is None:
         raise NotFoundError("token", name)
@@ -209,22 +193,6 @@ def update_used(conn: Connection, used: Mapping[int, int]) -> None:
     ``used`` gives that time by a token's id, in milliseconds.
     """
     update_many(conn, api_token, ("used_ms",), sorted(used.items()))
-
-
-def _unrestricted() -> Select[tuple[int]]:
-    return select(api_token.c.id).where(
-        api_token.c.group_id.is_(None),
-        api_token.c.grants.is_(None),
-        api_token.c.account_id.is_(None),
-        api_token.c.expires_ms.is_(None),
-    )
-
-
-def _select() -> Select[Any]:
-    names = "id name digest group_id grants account_id expires_ms networks used_ms created_ms"
-    columns = [api_token.c[name] for name in names.split()]
-    joined = api_token.outerjoin(executor_group, executor_group.c.id == api_token.c.group_id)
-    return select(*columns, executor_group.c.app_name).select_from(joined).order_by(api_token.c.id)
 
 
 def _token(row: Row[Any]) -> KnownToken:

@@ -4,5 +4,5 @@
 ``engine`` gives transactions, ``deadline`` and the ``watched_*`` drivers cut a statement that takes too long,
 ``outage`` decides what a broken connection leaves unknown, ``errors`` turns a driver's error into ours. ``rows`` asks
 the small questions of many tables, ``bulk`` writes many rows at once, ``changes`` notes the changes of runs that are
-handed over after a commit. ``clock`` reads the server's time.
+handed over after a commit.
 """

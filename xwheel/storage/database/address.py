@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -14,41 +16,79 @@ from xwheel.errors import ConfigError
 from xwheel.private_files import read_first_line
 
 FORMS: Final = (
-    "sqlite:///FILE, mysql+pymysql://USER:PASSWORD@HOST/DATABASE or "
-    "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
+    "sqlite:///FILE, mysql+pymysql://USER:PASSWORD@HOST/DATABASE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
 )
 # the driver that each kind of database is tested with, and its module
 DRIVERS: Final = {"sqlite": "pysqlite", "mysql": "pymysql", "postgresql": "psycopg"}
 MODULES: Final = {"sqlite": "sqlite3", "mysql": "pymysql", "postgresql": "psycopg"}
 PORTS: Final = {"mysql": 3306, "postgresql": 5432}
 MAX_PORT: Final = 65_535
+NO_PORT: Final = "database.url: the port must be a number from 1 to 65535"
+# what comes before an @ is the user's, whatever it holds
+LISTED: Final = re.compile(
+    r"(\w+(?:\+\w+)?://(?>(?:[^:/@]*(?::[^@]*)?@)?))([^@/?,]*(?:,[^@/?,]*)+)((?:[/?].*)?)", re.DOTALL
+)
+SERVER: Final = re.compile(r"([\w.-]+)(?::(\d+))?")
 CONNECT_TIMEOUT_S: Final = 10
-# shorter secrets would be found in every word
-LEAST_HIDDEN: Final = 4
+LEAST_HIDDEN: Final = 4  # shorter secrets would be found in every word
 LINE: Final = 400
 # MariaDB's own names would be NO_AUTO_CREATE_USER too, which MySQL 8 does not know any more
+MUST_WRITE: Final = "must_write"  # an option of ours: a server that is read-only is none of those that are listed
 SQL_MODE: Final = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 
 
 def parse(text: str) -> URL:
-    """Return the URL, with its driver spelled out.
+    """Return the URL, with its driver spelled out, and several servers as ``host=NAME:PORT`` for each in its query.
 
     Raises ConfigError: it is malformed, names a database or driver that xwheel does not speak, or no database. The
     message holds nothing of it that could be a password.
     """
+    listed = LISTED.fullmatch(text)
     try:
-        url = make_url(text)
+        url = make_url(f"{listed[1]}{listed[3]}" if listed else text)
     except ArgumentError:
         raise ConfigError(f"database.url: is no URL; known are {FORMS}") from None
     except ValueError:
-        raise ConfigError("database.url: the port must be a number from 1 to 65535") from None
+        raise ConfigError(NO_PORT) from None
     url = _with_driver(url)
     if url.get_backend_name() == "sqlite":
         if url.database in (None, "", ":memory:"):
             raise ConfigError("database.url: SQLite needs a file, since several threads share it")
         return url
+    servers = listed[2].split(",") if listed else _listed_in_query(url)
+    if servers:
+        url = _with_servers(url, servers)
     _check_parts(url)
     return url
+
+
+def servers_of(url: URL) -> Sequence[tuple[str, int]]:
+    """Return name and port of each server that a parsed URL lists, in its order; none if it names only one."""
+    found = [SERVER.fullmatch(one) for one in _listed_in_query(url)]
+    return [(one[1], int(one[2])) for one in found if one]
+
+
+def _listed_in_query(url: URL) -> Sequence[str]:
+    """Return several servers of the query; sockets, and lists in the driver's own form, are left to the driver."""
+    given = url.query.get("host", "")
+    servers = given.split(",") if isinstance(given, str) else given
+    is_ours = len(servers) > 1 and not url.host and not {"port", "hostaddr"} & url.query.keys()
+    return servers if is_ours and all(map(SERVER.fullmatch, servers)) else ()
+
+
+def _with_servers(url: URL, servers: Sequence[str]) -> URL:
+    found = [SERVER.fullmatch(one) for one in servers]
+    if not all(found):
+        raise ConfigError(
+            "database.url: several servers are HOST:PORT,HOST:PORT, with names or IPv4 addresses, before the name of "
+            "the database; @ and / of a password are %40 and %2F"
+        )
+    pairs = [(parts[1], int(parts[2] or PORTS[url.get_backend_name()])) for parts in found if parts]
+    if not all(1 <= port <= MAX_PORT for _, port in pairs):
+        raise ConfigError(NO_PORT)
+    for name, _ in pairs:
+        _check_name(name)
+    return url.update_query_dict({"host": [f"{name}:{port}" for name, port in pairs]})
 
 
 def with_password(section: DatabaseSection) -> str:
@@ -69,15 +109,6 @@ def with_password(section: DatabaseSection) -> str:
     return url.set(password=password).render_as_string(hide_password=False)
 
 
-def missing_file(text: str) -> Path | None:
-    """Return the file of an SQLite database that is not there; None for any other database."""
-    url = parse(text)
-    if url.get_backend_name() != "sqlite" or (url.database or "").startswith("file:"):
-        return None
-    path = Path(url.database or "").absolute()
-    return None if path.exists() else path
-
-
 def _with_driver(url: URL) -> URL:
     """Return the URL with the driver spelled out; MariaDB and MySQL are one dialect of the driver's."""
     backend, _, driver = url.drivername.partition("+")
@@ -88,20 +119,18 @@ def _with_driver(url: URL) -> URL:
         import_module(MODULES[backend])
     except ImportError as error:
         hint = "" if backend == "sqlite" else f": pip install 'xwheel[{backend}]'"
-        raise ConfigError(
-            f"database.url: the driver {MODULES[backend]} cannot be loaded ({error}){hint}"
-        ) from None
+        raise ConfigError(f"database.url: the driver {MODULES[backend]} cannot be loaded ({error}){hint}") from None
     return url.set(drivername=f"{backend}+{DRIVERS[backend]}")
 
 
 def _check_parts(url: URL) -> None:
     # what stands behind an unescaped @ of a password would be shown as the host or the database
-    if "@" in (url.host or "") or "@" in (url.database or ""):
+    if "@" in (url.database or "") or any(mark in (url.host or "") for mark in "@,"):
         raise ConfigError("database.url: write %40 for each @ in the user or the password, and %2F for /")
     if url.port is not None and not 1 <= url.port <= MAX_PORT:
-        raise ConfigError("database.url: the port must be a number from 1 to 65535")
-    if not _may_be_host(url.host or ""):
-        raise ConfigError("database.url: what stands for the host can be no name")
+        raise ConfigError(NO_PORT)
+    if not (url.host or "").startswith("/"):  # the folder of a socket
+        _check_name(url.host or "")
     if not url.database:
         raise ConfigError("database.url: names no database: add /DATABASE behind the host")
     charset = url.query.get("charset", "utf8mb4")
@@ -109,12 +138,11 @@ def _check_parts(url: URL) -> None:
         raise ConfigError(f"database.url: charset must be utf8mb4, not {str(charset)[:32]!r}: leave it out")
 
 
-def _may_be_host(host: str) -> bool:
+def _check_name(name: str) -> None:
     try:
-        host.encode("idna")
+        name.encode("idna")
     except UnicodeError:
-        return host.startswith("/")  # the folder of a socket
-    return True
+        raise ConfigError("database.url: what stands for the host can be no name") from None
 
 
 def driver_options(url: URL) -> dict[str, Any]:
@@ -123,20 +151,26 @@ def driver_options(url: URL) -> dict[str, Any]:
         case "sqlite":
             return {"check_same_thread": False}
         case "postgresql":
-            given = {"client_encoding": "utf8"}
-            return given if "connect_timeout" in url.query else given | {"connect_timeout": CONNECT_TIMEOUT_S}
+            given: dict[str, Any] = {"client_encoding": "utf8", "connect_timeout": CONNECT_TIMEOUT_S}
+            if servers_of(url):
+                given["target_session_attrs"] = "read-write"
+            return {name: value for name, value in given.items() if name not in url.query}
         case _:
             # one strictness whatever the server's is: a value that does not fit must fail, not be cut
             # the time limit is for the greeting only, which the driver would wait for without end
-            return {"sql_mode": SQL_MODE, "read_timeout": CONNECT_TIMEOUT_S}
+            given = {"sql_mode": SQL_MODE, "read_timeout": CONNECT_TIMEOUT_S}
+            return given | ({MUST_WRITE: True} if servers_of(url) else {})
 
 
 def place_of(url: URL) -> str:
     """Return where the database is, without user and password."""
     if url.get_backend_name() == "sqlite":
         return str(Path(url.database or "").absolute())
+    if servers := servers_of(url):
+        return ", ".join(f"{name}:{port}" for name, port in servers)
     if not url.host:
-        return "the local server"
+        named = url.query.get("host", "/")
+        return "the local server" if named[0].startswith("/") else str(named)
     return f"{url.host}:{url.port or PORTS[url.get_backend_name()]}"
 
 

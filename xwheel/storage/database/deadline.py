@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import os
+import select
 import socket
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Engine, event
 
@@ -23,21 +24,20 @@ from xwheel.clock import SystemClock
 from xwheel.runtime.loops import Service
 from xwheel.storage.database.errors import OVERDUE
 
-STEP_MS: Final = 100
-"""How often the deadlines are checked; a wait may end later by that much."""
+T = TypeVar("T")
 
+STEP_MS: Final = 100
+"""How often the deadlines are checked while an answer is awaited; a wait may end later by that much."""
+
+IDLE_STEP_MS: Final = 500  # the same while none is: no limit is so short that it could pass unseen
 STOOD_STILL_S: Final = 1.1
+TRUSTED_S: Final = 1.0  # how long after its last use a connection is taken to be whole without a question
 STOP_S: Final = 5.0
 NAME: Final = "database"
 
 
 class ThreadLimits(threading.local):
-    """How long each thread may wait.
-
-    Attributes:
-        statement_s: For one answer, in seconds.
-        until_s: For all of them, as a time of the monotonic clock.
-    """
+    """How long each thread may wait: in seconds for one answer, until a time of the monotonic clock for all of them."""
 
     def __init__(self, statement_s: float) -> None:
         self.statement_s = statement_s
@@ -45,35 +45,31 @@ class ThreadLimits(threading.local):
 
 
 class AnswerDeadline:
-    """The answer that one connection waits for.
-
-    The file descriptor ``number`` of the connection's socket belongs to this object.
-    """
+    """The answer that one connection waits for; the descriptor ``number`` of its socket belongs to this object."""
 
     def __init__(self, limits: ThreadLimits, number: int) -> None:
         self.until_s = math.inf
         self.took_s = 0.0
+        self._asked_s = -math.inf
         self._limits = limits
-        self._number = number
+        self.number = number
+        self._end = select.poll()
+        self._end.register(number, select.POLLIN)
 
     def expect(self) -> None:
         """Note that the server is to answer from now on."""
-        now_s = time.monotonic()
+        now_s = self._asked_s = time.monotonic()
         self.until_s = min(now_s + self._limits.statement_s, self._limits.until_s)
         self.took_s = max(0.0, self.until_s - now_s)
 
-    def is_shut(self) -> bool:
-        """Return whether the wait that ends now was ended by :meth:`shut`."""
-        return self.until_s == math.inf
-
-    def words(self) -> str:
-        """Return the message for that."""
-        return f"{OVERDUE} {self.took_s:.1f} s"
+    def is_trusted(self) -> bool:
+        """Return whether the connection was just used, and has not ended since: nothing waits to be read."""
+        return time.monotonic() - self._asked_s < TRUSTED_S and not self._end.poll(0)
 
     def shut(self) -> None:
         """End the wait: the connection is of no use any more."""
         self.until_s = math.inf
-        twin = socket.socket(fileno=self._number)
+        twin = socket.socket(fileno=self.number)
         try:
             twin.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -81,18 +77,12 @@ class AnswerDeadline:
         finally:
             twin.detach()
 
-    def close(self) -> None:
-        """Give the descriptor back."""
-        os.close(self._number)
-
 
 class Deadlines:
     """Shuts the connections of one engine whose answers are overdue.
 
     The loop runs from the first connection until :meth:`close`, and then until no connection is left: a thread that
-    did not end in time may wait for an answer still.
-
-    One answer may take ``statement_s`` where no other limit is set.
+    did not end in time may wait for an answer still. One may take ``statement_s`` where no other limit is set.
     """
 
     def __init__(self, statement_s: float) -> None:
@@ -110,18 +100,22 @@ class Deadlines:
         service = self._service
         return () if service is None else (service,)
 
-    def attach(self, engine: Engine, make: Callable[[Any, dict[str, Any], float], Any]) -> None:
-        """Let the engine open connections that note their waits.
+    def attach(self, engine: Engine, connect: Callable[[Any, dict[str, Any], float], Any]) -> None:
+        """Let the engine open connections that note their waits; ``connect`` opens one within a time in seconds."""
 
-        ``make`` opens one: the driver's arguments and options, and how long it may take in seconds.
-        """
-
-        def connect(_dialect: object, _record: object, arguments: Any, options: Any) -> Any:
-            connection = make(arguments, options, self.left_s())
+        def watched(_dialect: object, _record: object, arguments: Any, options: Any) -> Any:
+            connection = connect(arguments, options, self.left_s())
             self._watch(connection)
             return connection
 
-        event.listen(engine, "do_connect", connect)
+        event.listen(engine, "do_connect", watched)
+        # to ask it before each use would be a third of a small transaction
+        ping = engine.dialect.do_ping
+
+        def ping_if_old(dbapi_connection: Any) -> bool:
+            return dbapi_connection.answer.is_trusted() or ping(dbapi_connection)
+
+        engine.dialect.do_ping = ping_if_old  # type: ignore[method-assign]
 
     @contextmanager
     def limited(self, deadline_ms: int | None, statement_ms: int | None) -> Iterator[None]:
@@ -166,7 +160,7 @@ class Deadlines:
     def _forget(self, answer: AnswerDeadline) -> None:
         with self._guard:
             self._answers.discard(answer)
-            answer.close()
+            os.close(answer.number)
 
     def close(self, timeout_s: float | None = STOP_S) -> None:
         """End the loop, and wait so long for that, with None not at all; the next connection begins another one.
@@ -175,30 +169,25 @@ class Deadlines:
         """
         with self._guard:
             self._is_closed = True
-            service = self._leave()
+        self._leave(timeout_s)
+
+    def _leave(self, timeout_s: float | None) -> None:
+        """End the loop if no connection is left after :meth:`close`."""
+        with self._guard:
+            if not self._is_closed or self._answers:
+                return
+            service, self._service = self._service, None
         if service is not None:
             service.stop(timeout_s)
 
-    def _leave(self) -> Service | None:
-        """Return the loop if it is to end now; under the guard."""
-        if not self._is_closed or self._answers:
-            return None
-        service, self._service = self._service, None
-        return service
-
-    def _step(self, now_ms: int) -> int:
-        """Shut what is overdue; return how long to wait in milliseconds."""
-        del now_ms  # answers are awaited by the monotonic clock
+    def _step(self, _now_ms: int) -> int:
         before_s, self._seen_s = self._seen_s, time.monotonic()
         # after a longer time this process stood still: what came meanwhile has still to be read
         if self._seen_s - before_s <= STOOD_STILL_S:
             with self._guard:
                 self._shut_overdue(self._seen_s)
-        with self._guard:
-            ending = self._leave()
-        if ending is not None:
-            ending.stop(None)
-        return STEP_MS
+        self._leave(None)
+        return STEP_MS if any(answer.until_s < math.inf for answer in list(self._answers)) else IDLE_STEP_MS
 
     def _shut_overdue(self, now_s: float) -> None:
         for answer in list(self._answers):
@@ -208,12 +197,29 @@ class Deadlines:
 
 
 class Watched:
-    """A driver's connection that notes when its answers must be there.
+    """Mixed into a driver's connection, lets it note when its answers must be there."""
 
-    Attributes:
-        answer: What it notes; None until it is watched.
-        forget: Ends the watch.
-    """
+    answer: AnswerDeadline | None = None  # what it notes; None until it is watched
+    forget: Callable[[], object] = staticmethod(lambda: None)  # ends the watch
+    failure: type[Exception]  # the driver's error about a connection that broke
+    number: tuple[int, ...] = ()  # what it calls that, before the message; nothing if it has no numbers
 
-    answer: AnswerDeadline | None = None
-    forget: Callable[[], object] = staticmethod(lambda: None)
+    def close(self) -> None:
+        """Close it, and end the watch."""
+        super().close()  # type: ignore[misc] # the driver's
+        self.forget()
+
+    def awaited(self, ask: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Do what waits for the server, but not beyond the limit."""
+        answer = self.answer
+        if answer is None:
+            return ask(*args, **options)
+        answer.expect()
+        try:
+            return ask(*args, **options)
+        except self.failure as error:
+            if answer.until_s == math.inf:  # it was shut
+                raise self.failure(*self.number, f"{OVERDUE} {answer.took_s:.1f} s") from error
+            raise
+        finally:
+            answer.until_s = math.inf

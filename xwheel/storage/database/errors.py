@@ -29,14 +29,11 @@ OVERDUE: Final = "no answer within"
 """Begins the message about a connection that was shut because its server was silent."""
 
 RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
+NOWHERE: Final = URL.create("mysql")
 
 
 class Fault(Enum):
-    """What went wrong, whatever the driver calls it, and the message about it.
-
-    A message may hold the place, the host, the name as a statement spells it, what the driver said, what creates the
-    database or grants its rights, and why a file cannot be opened.
-    """
+    """What went wrong, whatever the driver calls it, and the message about it, with the facts of :func:`_sentence`."""
 
     OPTION = "database.url: {said}: take it out of the query"
     LOGIN = "the database at {place} does not know this user or password ({said}): correct database.url or the user"
@@ -45,15 +42,12 @@ class Fault(Enum):
     RIGHT = "the database at {place} does not allow this ({said}): {grant}"
     READ_ONLY = "the database at {place} is read-only, as a replica is ({said}): name the primary, or make it writable"
     STATEMENT_LOG = (
-        "the database at {place} logs statements, which READ COMMITTED forbids: "
-        "set binlog_format to MIXED or ROW"
+        "the database at {place} logs statements, which READ COMMITTED forbids: set binlog_format to MIXED or ROW"
     )
     FULL = "the disk of the database at {place} is full ({said}): make room"
     ENGINE = "the database at {place} has no InnoDB ({said}): enable it"
     COLLATION = "the database at {place} lacks the collation of our tables ({said}): a newer server is needed"
-    CONNECTIONS = (
-        "the database at {place} has no connection left ({said}): raise its limit or lower database.pool_size"
-    )
+    CONNECTIONS = "the database at {place} has no connection left ({said}): raise its limit or lower database.pool_size"
     NAME = "the name {host} does not resolve: correct database.url or the name service"
     NO_LISTENER = "nothing listens at {place}: start the database server, or correct database.url"
     SILENCE = "no answer from {place}: correct database.url, or check the network and firewalls"
@@ -73,18 +67,15 @@ class Fault(Enum):
             return ConfigError
         if self is Fault.READ_ONLY:
             return DatabaseReadOnlyError
-        return DatabaseUnreachableError if self in UNREACHABLE else DatabaseRefusedError
+        return DatabaseUnreachableError if self.is_passing else DatabaseRefusedError
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether it may pass by itself."""
+        return self.name in PASSING
 
 
-UNREACHABLE: Final = {
-    Fault.CONNECTIONS,
-    Fault.NAME,
-    Fault.NO_LISTENER,
-    Fault.SILENCE,
-    Fault.HUNG,
-    Fault.AWAY,
-    Fault.FILE_LOCKED,
-}
+PASSING: Final = ("CONNECTIONS", "NAME", "NO_LISTENER", "SILENCE", "HUNG", "AWAY", "FILE_LOCKED")
 """Faults that may pass by themselves; a person must act for the others."""
 
 MARIADB: Final = {
@@ -119,6 +110,7 @@ PHRASES: Final = (
     (r"database .* does not exist", Fault.DATABASE),
     (r"pg_hba\.conf|not permitted to log in|SSL", Fault.ENTRY),
     (r"permission denied", Fault.RIGHT),
+    (r"session is read-only|server is in hot standby mode", Fault.READ_ONLY),
     (r"too many clients|connection slots|too many connections", Fault.CONNECTIONS),
     (r"resolve host|translate host name", Fault.NAME),
     (r"Connection refused|No such file or directory", Fault.NO_LISTENER),
@@ -150,15 +142,18 @@ def explain(error: BaseException, url: URL | None = None, *, connecting: bool = 
             f"database.url: the driver knows no option {str(error).split()[-1]}: take it out of the query"
         )
     if isinstance(error, RuntimeError) and "'cryptography' package is required" in str(error):
-        return ConfigError(
-            "database.url: this user's kind of password needs the package cryptography: install it"
-        )
+        return ConfigError("database.url: this user's kind of password needs the package cryptography: install it")
     if not isinstance(error, DBAPIError) or error.orig is None:
         return None
     kind = fault_of(error.orig)
     if kind is None and connecting:
         kind = Fault.AWAY
-    return None if kind is None else _sentence(kind, _words(error.orig), url)
+    if kind is None:
+        return None
+    if tried := getattr(error.orig, "tried", None):
+        words = "; ".join(f"{place}: {_words(failure)}" for place, failure in tried.items())
+        return kind.error(hide(url or NOWHERE, f"none of the database's servers takes us: {words}"))
+    return _sentence(kind, _words(error.orig), url)
 
 
 @contextmanager
@@ -181,12 +176,12 @@ def fault_of(origin: BaseException) -> Fault | None:
         case "pymysql":
             return _kind_of_mariadb(origin)
         case "psycopg":
-            state = getattr(origin, "sqlstate", None)
-            if state:
+            if "statement pooling mode" in str(origin):  # PgBouncer's, whose state says that the connection broke
+                return Fault.ENTRY
+            if state := getattr(origin, "sqlstate", None):
                 return POSTGRESQL.get(state) or (Fault.AWAY if state.startswith(("08", "57P")) else None)
             found = next((kind for pattern, kind in PHRASES if re.search(pattern, str(origin))), None)
-            lost = "OperationalError" in type(origin).__name__
-            return found or (Fault.AWAY if lost else None)
+            return found or (Fault.AWAY if "OperationalError" in type(origin).__name__ else None)
         case "sqlite3":
             name = getattr(origin, "sqlite_errorname", None) or ""
             return SQLITE.get(name.removeprefix("SQLITE_").partition("_")[0])
@@ -195,8 +190,8 @@ def fault_of(origin: BaseException) -> Fault | None:
 
 
 def _kind_of_mariadb(origin: BaseException) -> Fault | None:
-    number = origin.args[0] if origin.args else None
-    is_clients = isinstance(number, int) and CLIENT_ERRORS <= number < SERVER_AGAIN
+    number = number_of(origin)
+    is_clients = CLIENT_ERRORS <= number < SERVER_AGAIN
     if f"rrcode: {errno.ENOSPC} " in str(origin) or f"error {errno.ENOSPC} " in str(origin):
         return Fault.FULL
     match getattr(origin, "original_exception", None):
@@ -208,9 +203,14 @@ def _kind_of_mariadb(origin: BaseException) -> Fault | None:
             return Fault.SILENCE
     if is_clients and (OVERDUE in str(origin) or "timed out" in str(origin)):
         return Fault.HUNG if OVERDUE in str(origin) else Fault.SILENCE
-    known = MARIADB.get(number) if isinstance(number, int) else None
     # what the client says of itself: gone, lost
-    return known or (Fault.AWAY if is_clients else None)
+    return MARIADB.get(number) or (Fault.AWAY if is_clients else None)
+
+
+def number_of(origin: BaseException | None) -> int:
+    """Return MariaDB's number of an error; -1 where there is none."""
+    arguments = getattr(origin, "args", ())
+    return arguments[0] if arguments and isinstance(arguments[0], int) else -1
 
 
 def _words(origin: BaseException) -> str:
@@ -222,42 +222,36 @@ def _words(origin: BaseException) -> str:
 
 def _sentence(kind: Fault, said: str, url: URL | None) -> XwheelError:
     place = "its address" if url is None else place_of(url)
+    url = url or NOWHERE
+    name = _name(url)
+    if url.get_backend_name() == "postgresql":
+        create = f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0"
+        grant = f"a node needs {RIGHTS} on all tables, 'xwheel db upgrade' must own the database"
+    else:
+        create = f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE {MARIADB_COLLATION}"
+        grant = f"a node needs GRANT {RIGHTS} ON {name}.*, 'xwheel db upgrade' ALL PRIVILEGES"
     facts = {
         "place": place,
         "host": place.rpartition(":")[0] or place,
         "said": said,
-        "name": _name(url),
-        "create": _create(url),
-        "grant": _grant(url),
+        "name": name,
+        "create": create,
+        "grant": grant,
         "why": _why_closed(url),
     }
-    line = kind.value.format(**facts)
-    return kind.error(" ".join(line.split()) if url is None else hide(url, line))
+    return kind.error(hide(url, kind.value.format(**facts)))
 
 
-def _name(url: URL | None) -> str:
-    """Return the database's name as a statement wants it."""
-    name = None if url is None else url.database
-    if url is None or not name or re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+def _name(url: URL) -> str:
+    name = url.database
+    if not name or re.fullmatch(r"[a-z_][a-z0-9_]*", name):
         return name or "DATABASE"
     mark = '"' if url.get_backend_name() == "postgresql" else "`"
     return f"{mark}{name.replace(mark, mark * 2)}{mark}"
 
 
-def _create(url: URL | None) -> str:
-    if url is not None and url.get_backend_name() == "postgresql":
-        return f"CREATE DATABASE {_name(url)} ENCODING 'UTF8' TEMPLATE template0"
-    return f"CREATE DATABASE {_name(url)} CHARACTER SET utf8mb4 COLLATE {MARIADB_COLLATION}"
-
-
-def _grant(url: URL | None) -> str:
-    if url is not None and url.get_backend_name() == "postgresql":
-        return f"a node needs {RIGHTS} on all tables, 'xwheel db upgrade' must own the database"
-    return f"a node needs GRANT {RIGHTS} ON {_name(url)}.*, 'xwheel db upgrade' ALL PRIVILEGES"
-
-
-def _why_closed(url: URL | None) -> str:
-    if url is None or url.get_backend_name() != "sqlite" or not url.database:
+def _why_closed(url: URL) -> str:
+    if url.get_backend_name() != "sqlite" or not url.database:
         return "check its folder"
     path = Path(url.database).absolute()
     folder = path.parent
@@ -268,6 +262,5 @@ def _why_closed(url: URL | None) -> str:
         f"this user may not write to the folder {folder}": not os.access(folder, os.W_OK | os.X_OK),
         "this user may not read and write it": path.exists() and not os.access(path, os.R_OK | os.W_OK),
     }
-    return next(
-        (one for one, is_so in reasons.items() if is_so), "check the rights and the disk of its folder"
-    )
+    found = (reason for reason, is_so in reasons.items() if is_so)
+    return next(found, "check the rights and the disk of its folder")

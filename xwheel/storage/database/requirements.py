@@ -28,18 +28,18 @@ LEAST_MARIADB: Final = (10, 6)
 LEAST_MYSQL: Final = (8, 0, 17)
 LEAST_POSTGRESQL: Final = 140_000
 LEAST_SQLITE: Final = (3, 35)
-# full batches of long messages, as JSON with escapes
-LEAST_PACKET: Final = 16 * 1024 * 1024
+LEAST_PACKET: Final = 16 * 1024 * 1024  # full batches of long messages, as JSON with escapes
 TOO_FEW: Final = "{} is {}, a node opens up to {} (twice database.pool_size): raise or lower one"
 
+SHARED: Final = (
+    "PgBouncer or another pooler gives the server's connections to other clients between transactions, so that "
+    "settings and prepared statements get lost: set pool_mode to session"
+)
+SHARED_TRIES: Final = 3  # next to four busy clients of the same pooler one does not see it in a fifth of the cases
 OVERRIDDEN: Final = "READ COMMITTED was asked for: correct what overrides it"
 MAKE_WRITABLE: Final = "set default_transaction_read_only to off (ALTER SYSTEM, DATABASE, ROLE)"
-PROBE: Final = "xwheel_probe_"
-"""Begins the name of the table that an upgrade makes to test its rights."""
-
-NAMED: Final = 3
-"""Tables that a message names."""
-
+PROBE: Final = "xwheel_probe_"  # begins the name of the table that an upgrade makes to test its rights
+NAMED: Final = 3  # tables that a message names
 READ_ONLY: Final = (
     "read_only", "super_read_only", "innodb_read_only", "tx_read_only", "transaction_read_only",
 )  # fmt: skip
@@ -88,9 +88,24 @@ def check_server(db: Database) -> None:
             case _:
                 facts = _ask_mariadb(conn)
                 closed, problem = closed_mariadb(facts), judge_mariadb(facts, db.most_connections)
+    if problem is None and db.backend == "postgresql" and is_shared(db):
+        problem = SHARED
     if problem is not None:
         kind = DatabaseReadOnlyError if problem == closed else DatabaseRefusedError
         raise kind(f"the database at {place_of(db.engine.url)} cannot be used: {problem}")
+
+
+def is_shared(db: Database) -> bool:
+    """Return whether the server's ends of our connections go from one to the other between transactions."""
+    number = text("SELECT pg_backend_pid()")
+    with db.read() as conn:
+        first = conn.execute(number).scalar_one()
+        for _ in range(SHARED_TRIES):
+            with db.write() as other:
+                # it is the end that was given back last, unless another client was faster
+                if first == other.execute(number).scalar_one() or first != conn.execute(number).scalar_one():
+                    return True
+    return False
 
 
 def check_rights(db: Database) -> None:
@@ -128,8 +143,16 @@ def check_may_upgrade(db: Database) -> None:
         if not _may(conn, create):
             lacking = [("CREATE", schema)]
         else:
-            steps = _schema_statements(name).items()
-            lacking = [(right, schema) for right, statement in steps if not _may(conn, statement)]
+            steps = {
+                "INDEX": f"CREATE INDEX probe ON {name} (id)",
+                "INSERT": f"INSERT INTO {name} (id) VALUES (1)",  # noqa: S608 - our own name
+                "SELECT": f"SELECT id FROM {name}",  # noqa: S608
+                "UPDATE": f"UPDATE {name} SET id = 2",  # noqa: S608
+                "DELETE": f"DELETE FROM {name}",  # noqa: S608
+                "ALTER": f"ALTER TABLE {name} ADD COLUMN more INTEGER",
+                "DROP": f"DROP TABLE {name}",
+            }
+            lacking = [(right, schema) for right, statement in steps.items() if not _may(conn, statement)]
             conn.commit()
     if ("DROP", schema) in lacking:
         logger.warning("the table %s in %s is left over from this check: drop it by hand", name, schema)
@@ -139,9 +162,7 @@ def check_may_upgrade(db: Database) -> None:
 
 def judge_sqlite(version: str) -> str | None:
     """Return what is wrong with this SQLite, None if nothing is."""
-    if _numbers(version) < LEAST_SQLITE:
-        return f"SQLite {version} is too old: {_dotted(LEAST_SQLITE)} or newer is needed"
-    return None
+    return _first(_too_old("SQLite", version, LEAST_SQLITE))
 
 
 def closed_mariadb(facts: Mapping[str, str]) -> str | None:
@@ -165,7 +186,7 @@ def judge_mariadb(facts: Mapping[str, str], connections: int) -> str | None:
     The facts are variables of the session; those that the server does not know are missing.
     """
     version = facts["version"].removeprefix("5.5.5-")
-    name, least = ("MariaDB", LEAST_MARIADB) if is_mariadb(version) else ("MySQL", LEAST_MYSQL)
+    name, least = ("MariaDB", LEAST_MARIADB) if "mariadb" in version.lower() else ("MySQL", LEAST_MYSQL)
     closed = closed_mariadb(facts)
     isolation = facts.get("transaction_isolation") or facts.get("tx_isolation", "unknown")
     is_logging = {facts.get(one, "OFF") for one in ("log_bin", "sql_log_bin")} <= {"ON", "1"}
@@ -174,7 +195,7 @@ def judge_mariadb(facts: Mapping[str, str], connections: int) -> str | None:
     charsets = {facts.get(one, "utf8mb4") for one in ("character_set_client", "character_set_connection")}
     spoken = ", ".join(sorted(charsets))
     found = {
-        f"{name} {version} is too old: {_dotted(least)} or newer is needed": _numbers(version) < least,
+        **_too_old(name, version, least),
         closed or "": closed is not None,
         f"the session has {isolation} though {OVERRIDDEN}": isolation != "READ-COMMITTED",
         "it logs statements, which READ COMMITTED forbids: set binlog_format to MIXED or ROW": logs_statements,
@@ -197,17 +218,11 @@ def judge_postgresql(facts: Mapping[str, Any], connections: int) -> str | None:
         old: facts["version"] < LEAST_POSTGRESQL,
         closed or "": closed is not None,
         f"the session has {isolation} though {OVERRIDDEN}": isolation != "read committed",
-        f"its encoding is {encoding}: CREATE DATABASE another ENCODING 'UTF8' TEMPLATE template0": encoding
-        != "UTF8",
+        f"its encoding is {encoding}: CREATE DATABASE another ENCODING 'UTF8' TEMPLATE template0": encoding != "UTF8",
         f"user {user} may use no schema of its search_path: GRANT USAGE ON SCHEMA public TO {user}": has_no_schema,
     }
     limits = ("max_connections", "user_connections", "database_connections")
     return _first(found) or _too_few({one: facts[one] or 0 for one in limits}, connections)
-
-
-def is_mariadb(version: str) -> bool:
-    """Return whether a version string is MariaDB's and not MySQL's."""
-    return "mariadb" in version.lower()
 
 
 def _ask_mariadb(conn: Connection) -> dict[str, str]:
@@ -215,10 +230,8 @@ def _ask_mariadb(conn: Connection) -> dict[str, str]:
     rows = conn.execute(text(f"SHOW VARIABLES WHERE Variable_name IN ({names})"))
     facts = {str(name): str(value) for name, value in rows}
     facts["version"] = str(conn.execute(text("SELECT VERSION()")).scalar_one())
-    if not is_mariadb(facts["version"]):
-        logger.warning(
-            "MySQL %s is not among the servers that xwheel is tested with; MariaDB is", facts["version"]
-        )
+    if "mariadb" not in facts["version"].lower():
+        logger.warning("MySQL %s is not among the servers that xwheel is tested with; MariaDB is", facts["version"])
     return facts
 
 
@@ -231,12 +244,9 @@ def _too_few(limits: Mapping[str, int], connections: int) -> str | None:
     return _first({TOO_FEW.format(*item, connections): 0 < item[1] < connections for item in limits.items()})
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
+def _too_old(name: str, version: str, least: tuple[int, ...]) -> dict[str, bool]:
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    return {f"{name} {version} is too old: {'.'.join(map(str, least))} or newer is needed": numbers < least}
 
 
 def _check_postgresql(db: Database) -> None:
@@ -253,14 +263,11 @@ def _check_postgresql(db: Database) -> None:
 
 
 def _check_mariadb(db: Database) -> None:
-    lacking: list[tuple[str, str]] = []
     # a transaction that changes no row: it is refused for every other reason too, such as a read-only server
     with db.write() as conn:
         user, schema = conn.execute(text("SELECT CURRENT_USER(), DATABASE()")).one()
-        for name in sorted(metadata.tables):
-            for right, statement in _row_statements(name).items():
-                if not _may(conn, statement):
-                    lacking.append((right, name))
+        asked = ((name, *one) for name in sorted(metadata.tables) for one in _row_statements(name).items())
+        lacking = [(right, name) for name, right, statement in asked if not _may(conn, statement)]
         if not lacking:
             _check_tables(db, conn)
     if lacking:
@@ -279,35 +286,20 @@ def _row_statements(name: str) -> dict[str, str]:
 
 
 def _check_tables(db: Database, conn: Connection) -> None:
-    """Refuse tables that another engine or collation was given, by a dump or by hand."""
     wanted = server_collation(conn)
     query = text(
         "SELECT table_name AS name, engine AS engine, table_collation AS collation FROM information_schema.tables"
         " WHERE table_schema = DATABASE() AND table_name IN :tables"
     ).bindparams(bindparam("tables", expanding=True))
     for row in conn.execute(query, {"tables": sorted(metadata.tables)}):
+        table, alter = f"the table {row.name} at {place_of(db.engine.url)}", f"ALTER TABLE `{row.name}`"
         if str(row.engine).lower() != "innodb":
-            raise DatabaseRefusedError(
-                f"the table {row.name} at {place_of(db.engine.url)} has no transactions, being {row.engine}: "
-                f"ALTER TABLE `{row.name}` ENGINE = InnoDB"
-            )
+            raise DatabaseRefusedError(f"{table} has no transactions, being {row.engine}: {alter} ENGINE = InnoDB")
         if row.collation != wanted:
             raise DatabaseRefusedError(
-                f"the table {row.name} at {place_of(db.engine.url)} has the collation {row.collation}: stop all nodes, "
-                f"ALTER TABLE `{row.name}` CONVERT TO CHARACTER SET utf8mb4 COLLATE {wanted}"
+                f"{table} has the collation {row.collation}: stop all nodes, {alter} CONVERT TO CHARACTER SET utf8mb4 "
+                f"COLLATE {wanted}"
             )
-
-
-def _schema_statements(name: str) -> Mapping[str, str]:
-    return {
-        "INDEX": f"CREATE INDEX probe ON {name} (id)",
-        "INSERT": f"INSERT INTO {name} (id) VALUES (1)",  # noqa: S608 - our own name
-        "SELECT": f"SELECT id FROM {name}",  # noqa: S608
-        "UPDATE": f"UPDATE {name} SET id = 2",  # noqa: S608
-        "DELETE": f"DELETE FROM {name}",  # noqa: S608
-        "ALTER": f"ALTER TABLE {name} ADD COLUMN more INTEGER",
-        "DROP": f"DROP TABLE {name}",
-    }
 
 
 def _may(conn: Connection, statement: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, TypeVar
 
 from sqlalchemy import text
@@ -36,6 +37,7 @@ Pause = Callable[[float], object]
 """Waits this many seconds; returns something true if the process is to end meanwhile."""
 
 
+@dataclass(eq=False)
 class DatabaseStart:
     """A database that a process opens at its start, and the parts of that start which wait for it.
 
@@ -47,47 +49,28 @@ class DatabaseStart:
     The time to wait begins with the failure and ends with the part: a start that is slow while its database is there
     is never given up.
 
-    Attributes:
-        db: The database, at this version's schema.
-
-    Args:
-        db: The database, which belongs to this object; it is closed if it cannot be used.
-        tables: Those of plugins that must be there.
-        create: Create the tables of an empty SQLite database.
-        wait_s: For how long to wait; each try is one line of the log.
-        pause: Waits this many seconds; returns whether the process is to end meanwhile.
-        elapsed_s: Gives seconds that only rise.
-
-    Raises:
-        DatabaseUnreachableError: There is no connection for that long.
-        DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
-        SchemaError: The schema is older, newer or foreign, or tables of a plugin are.
-        StartEndedError: The process is to end.
+    Raises DatabaseUnreachableError: there is no connection for that long; DatabaseRefusedError: a person must act:
+    login, database, rights or settings of the server; SchemaError: the schema is older, newer or foreign, or tables of
+    a plugin are; StartEndedError: the process is to end.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        *,
-        tables: Mapping[str, Tables] = NO_TABLES,
-        create: bool = False,
-        wait_s: float = 0,
-        pause: Pause = time.sleep,
-        elapsed_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.db = db
-        self._tables = tables
-        self._create = create
-        self._wait_s = wait_s
-        self._pause = pause
-        self._elapsed_s = elapsed_s
-        self._is_checked = False
+    # the database, at this version's schema; it belongs to this object, and is closed if it cannot be used
+    db: Database
+    _: KW_ONLY
+    tables: Mapping[str, Tables] = field(default_factory=dict)  # those of plugins that must be there
+    create: bool = False  # create the tables of an empty SQLite database
+    wait_s: float = 0  # for how long to wait; each try is one line of the log
+    pause: Pause = time.sleep
+    elapsed_s: Callable[[], float] = time.monotonic  # gives seconds that only rise
+    is_checked: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
         try:
             self.run(lambda: None)
-            if db.backend == "sqlite":
-                warn_if_open("the database", place_of(db.engine.url))
+            if self.db.backend == "sqlite":
+                warn_if_open("the database", place_of(self.db.engine.url))
         except BaseException:
-            db.close()
+            self.db.close()
             raise
 
     def run(self, part: Callable[[], T]) -> T:
@@ -101,39 +84,38 @@ class DatabaseStart:
         while True:
             try:
                 with explained(self.db.engine.url):
-                    if not self._is_checked:
+                    if not self.is_checked:
                         self._check()
-                        self._is_checked = True
+                        self.is_checked = True
                     return part()
             except PASSING as error:
-                self._is_checked = False
+                self.is_checked = False
                 # a new connection may reach another server, and shows what is set now
                 self.db.engine.dispose()
-                now_s = self._elapsed_s()
-                end_s = now_s + self._wait_s if end_s is None else end_s
+                now_s = self.elapsed_s()
+                end_s = now_s + self.wait_s if end_s is None else end_s
                 left_s = end_s - now_s
                 if left_s <= 0:
-                    if not self._wait_s:
+                    if not self.wait_s:
                         raise
-                    waited = f"{error}; the start has waited {self._wait_s:g} s for it (database.wait_s)"
+                    waited = f"{error}; the start has waited {self.wait_s:g} s for it (database.wait_s)"
                     raise type(error)(waited) from error
                 pause_s = min(pause_s, left_s)
                 logger.warning("%s; another try in %.1f s, for %.0f s more", error, pause_s, left_s)
-            if self._pause(pause_s):
+            if self.pause(pause_s):
                 raise StartEndedError("the start was given up: the process is to end")
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
     def _check(self) -> None:
-        """Make sure that a node can work with the database."""
         db = self.db
         reach(db)
         check_server(db)
-        if self._create and db.backend == "sqlite" and migrate.current_revision(db) is None:
+        if self.create and db.backend == "sqlite" and migrate.current_revision(db) is None:
             migrate.upgrade(db)
         migrate.check_schema(db)
-        if self._create and db.backend == "sqlite":
-            plugin_tables.upgrade(db, plugin_tables.unknown_in(db, self._tables))
-        plugin_tables.check(db, self._tables)
+        if self.create and db.backend == "sqlite":
+            plugin_tables.upgrade(db, plugin_tables.unknown_in(db, self.tables))
+        plugin_tables.check(db, self.tables)
         check_rights(db)
 
 
@@ -149,40 +131,26 @@ def start_with(
 
     Arguments and errors are those of :class:`DatabaseStart`; without ``wait_s`` it waits as long as the settings say.
     """
-    schedule = config.schedule
-    db = Database(
-        with_password(config.database),
-        pool_size=config.database.pool_size,
-        statement_s=config.database.statement_timeout_s,
-        # a node that stops inside a transaction loses its locks before its lease ends, which was renewed before
-        idle_s=max(1, int(schedule.lease_s - schedule.lease_renew_s)),
-    )
-    wait_s = config.database.wait_s if wait_s is None else wait_s
+    section, schedule = config.database, config.schedule
+    # a node that stops inside a transaction loses its locks before its lease ends, which was renewed before
+    idle_s = max(1, int(schedule.lease_s - schedule.lease_renew_s))
+    url, size = with_password(section), section.pool_size
+    db = Database(url, pool_size=size, statement_s=section.statement_timeout_s, idle_s=idle_s)
+    wait_s = section.wait_s if wait_s is None else wait_s
     return DatabaseStart(db, tables=tables, create=create, wait_s=wait_s, pause=pause)
 
 
-def open_database(
-    config: Config, *, create: bool = True, tables: Mapping[str, Tables] = NO_TABLES
-) -> Database:
-    """Open the database of the settings without waiting for it, and make sure that a node can work with it.
-
-    Arguments and errors are those of :class:`DatabaseStart`.
-    """
+def open_database(config: Config, *, create: bool = True, tables: Mapping[str, Tables] = NO_TABLES) -> Database:
+    """Open the database of the settings without waiting for it; takes and raises what :class:`DatabaseStart` does."""
     return start_with(config, create=create, tables=tables, wait_s=0).db
 
 
-def upgrade(
-    url: str, tables: Mapping[str, Tables] = NO_TABLES
-) -> tuple[str | None, str, Mapping[str, list[str]]]:
+def upgrade(url: str, tables: Mapping[str, Tables] = NO_TABLES) -> tuple[str | None, str, Mapping[str, list[str]]]:
     """Bring the schema to the one this version needs, and the tables of plugins after it.
 
     Returns the schema's revision before (None for no tables) and now, and by plugin the migrations that it lacked.
-
-    Raises:
-        ConfigError: The URL cannot be used.
-        DatabaseUnreachableError: No connection.
-        DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
-        SchemaError: The schema is a newer version's, the tables are another program's, or a plugin's migration failed.
+    Errors are those of :class:`DatabaseStart`, ConfigError for a URL that cannot be used, and SchemaError where the
+    schema is a newer version's, the tables are another program's, nodes are at work, or a plugin's migration failed.
     """
     db = Database(url)
     try:
@@ -192,6 +160,7 @@ def upgrade(
             before, head = migrate.current_revision(db), migrate.head_revision()
             if before != head:
                 check_may_upgrade(db)
+                migrate.check_stopped(db)
             migrate.upgrade(db)
             applied = plugin_tables.upgrade(db, tables)
     finally:

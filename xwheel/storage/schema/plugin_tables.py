@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Table, delete, event, insert, inspect, select
+from sqlalchemy import Column, Connection, Table, event, insert, select
 
 from xwheel.clock import SystemClock
 from xwheel.errors import SchemaError
@@ -15,7 +15,7 @@ from xwheel.plugin.tables import KnownTables, Migration, Tables
 from xwheel.plugin.validation import error_words
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema.migrate import VERSION_TABLE, alone
-from xwheel.storage.schema.tables import metadata, plugin_migration, set_collation
+from xwheel.storage.schema.tables import metadata, plugin_migration, set_collation, table_names
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def check(db: Database, tables: Mapping[str, Tables]) -> None:
     if not tables:
         return
     with db.read() as conn:
-        there = set(inspect(conn).get_table_names())
+        there = table_names(conn)
         for name, item in sorted(tables.items()):
             known = KnownTables(item)
             lacking = _lacking(conn, known)
@@ -86,13 +86,6 @@ def warn_of_absent(db: Database, known: Collection[str]) -> None:
         )
 
 
-def forget(db: Database, plugin: str, migration: str) -> None:
-    """Let a migration count as not applied, as after a failure on MariaDB; for tests."""
-    mine = plugin_migration.c
-    with db.write() as conn:
-        conn.execute(delete(plugin_migration).where(mine.plugin == plugin, mine.name == migration))
-
-
 def _upgrade_one(db: Database, known: KnownTables) -> list[str]:
     for table in sorted(OURS):
         if known.owns(table):
@@ -103,39 +96,27 @@ def _upgrade_one(db: Database, known: KnownTables) -> list[str]:
     done: list[str] = []
     while True:
         with _blaming(known, done), alone(db) as conn:
-            lacking = _lacking(conn, known)
-            if not lacking:
+            if not (lacking := _lacking(conn, known)):
                 return done
-            first = lacking[0]
-            done.append(first.name)
-            _apply(conn, known, first)
+            done.append(lacking[0].name)
+            _apply(conn, known, lacking[0])
 
 
 def _apply(conn: Connection, known: KnownTables, migration: Migration) -> None:
-    before = set(inspect(conn).get_table_names())
+    before = table_names(conn)
     with _guarding_names(known):
         try:
             migration.apply(conn)
         except (SchemaError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            raise _FailedError(" ".join(error_words(error).split())) from error
-    after = set(inspect(conn).get_table_names())
+            raise SchemaError(" ".join(error_words(error).split())) from error
+    after = table_names(conn)
     strange = sorted(name for name in before ^ after if not known.owns(name))
     if strange:
         raise SchemaError(f"it made or dropped {strange[0]}, which does not begin with {known.prefix}")
-    conn.execute(
-        insert(plugin_migration).values(
-            plugin=known.name,
-            name=migration.name,
-            position=known.migrations.index(migration),
-            applied_ms=SystemClock().now_ms(),
-        )
-    )
-
-
-class _FailedError(SchemaError):
-    """A migration raised what is none of xwheel's errors."""
+    values = {"plugin": known.name, "name": migration.name, "position": known.migrations.index(migration)}
+    conn.execute(insert(plugin_migration).values({**values, "applied_ms": SystemClock().now_ms()}))
 
 
 @contextmanager

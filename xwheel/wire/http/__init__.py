@@ -1,13 +1,12 @@
 """HTTP clients. What travels is bytes; :mod:`xwheel.wire.codec` reads and writes them.
 
-``calls`` makes one call at a time, ``multi_client`` many in flight on one thread; both are made of ``curl``'s
-handles, under the files of ``tls``. ``rest`` is the client of the management API.
+``clients`` makes one call at a time, or many in flight on one thread, with ``curl``'s handles, under the files of
+``tls``. ``rest`` is the client of the management API.
 """
 
 from __future__ import annotations
 
-from xwheel.wire.http.calls import post
+from xwheel.wire.http.clients import HttpClient, MultiClient, post
 from xwheel.wire.http.curl import HttpCall, HttpResult
-from xwheel.wire.http.multi_client import HttpClient, MultiClient
 
 __all__ = ["HttpCall", "HttpClient", "HttpResult", "MultiClient", "post"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Mapping
 from io import BytesIO
@@ -11,70 +12,50 @@ import certifi
 import msgspec
 import pycurl
 
+from xwheel.wire.contract import MAX_ANSWER
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
-IDLE_CONNECTION_S: Final = 60
-"""Connections idle for longer are not used again: Java executors close theirs after 90 s."""
-
+IDLE_CONNECTION_S: Final = 60  # later idle ones are not used again: Java executors close theirs after 90 s
 # curl's own words tell how it works inside, not what happened
 _WORDS: Final = {
     pycurl.E_SEND_FAIL_REWIND: "the connection ended while the call was on its way, which is not sent twice"
 }
 
-
+# says why no connection may go to an IP address, or None; asked once the name is resolved, before any byte leaves
 Guard = Callable[[str], "str | None"]
-"""Says why no connection may go to an IP address, or None; asked once the name is resolved, before any byte leaves."""
 
 
-class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One POST.
+class HttpCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One POST."""
 
-    Attributes:
-        key: Comes back in the result; anything.
-        timeout_ms: Limit for the whole call.
-        connect_timeout_ms: Limit for connecting.
-        wait_ms: How long it may wait inside for its turn; None for as long as it takes.
-        app_name: The executor group, which fourth-generation executors insist on.
-        token: Value of the token header; empty sends none, None the client's own.
-        repeatable: Whether the library may send it again by itself when a kept connection turns out to be dead.
-            Say False for a run on a foreign executor, which would run it twice.
-    """
-
-    key: object
+    key: object  # comes back in the result; anything
     url: str
     body: bytes
-    timeout_ms: int = 3000
+    timeout_ms: int = 3000  # limit for the whole call
     connect_timeout_ms: int = 3000
-    wait_ms: int | None = None
-    app_name: str = ""
-    token: str | None = None
+    wait_ms: int | None = None  # how long it may wait inside for its turn; None for as long as it takes
+    app_name: str = ""  # the executor group, which fourth-generation executors insist on
+    token: str = ""  # value of the token header; empty sends none
+    # whether the library may send it again by itself when a kept connection turns out to be dead; False for a run on a
+    # foreign executor, which would run it twice
     repeatable: bool = True
 
 
-class HttpResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a call.
-
-    Attributes:
-        status: HTTP status, 0 if there was no complete answer.
-        error: Empty if there was one.
-        sent: False only if it is certain that no byte of the request left.
-        cost_ms: From the start of the call to its end, without the wait for a place.
-        repeated: Whether the library sent it once more, after a kept connection had ended without an answer. The
-            peer may have taken the first one, so an answer to the second proves less.
-    """
+class HttpResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What became of a call."""
 
     key: object
-    status: int
-    body: bytes
-    error: str
-    sent: bool
-    cost_ms: float
+    status: int = 0  # HTTP status, 0 if there was no complete answer
+    body: bytes = b""
+    error: str = ""  # empty if there was an answer
+    sent: bool = True  # False only if it is certain that no byte of the request left
+    cost_ms: float = 0  # from the start of the call to its end, without the wait for a place
+    # whether the library sent it once more, after a kept connection had ended without an answer: the peer may have
+    # taken the first one, so an answer to the second proves less
     repeated: bool = False
 
 
 class _Body(BytesIO):
-    """A body that curl may rewind, and that counts how often it did."""
-
     rewinds = 0
 
     def rewind(self, offset: int, origin: int) -> int:
@@ -84,19 +65,13 @@ class _Body(BytesIO):
 
 
 class _Answer(BytesIO):
-    """What came, up to a limit: older versions of curl bound only answers that say how long they are.
+    """What came, up to a limit: older versions of curl bound only answers that say how long they are."""
 
-    The limit is in bytes.
-    """
-
-    def __init__(self, limit: int) -> None:
-        super().__init__()
-        self.limit = limit
-        self.is_full = False
+    is_full = False
 
     def take(self, data: bytes) -> int:
         """Keep a piece; return how much of it, where less than all ends the call."""
-        if self.tell() + len(data) > self.limit:
+        if self.tell() + len(data) > MAX_ANSWER:
             self.is_full = True
             return 0
         return self.write(data)
@@ -108,29 +83,18 @@ class _Answer(BytesIO):
         self.is_full = False
 
 
-class _Duplicated:
+class _Duplicated(socket.socket):
     """A socket of which curl takes a duplicate at once, and which is closed then."""
 
-    def __init__(self, made: socket.socket) -> None:
-        self._made = made
-
-    def fileno(self) -> int:
-        return self._made.fileno()
-
     def __del__(self) -> None:
-        self._made.close()
+        with contextlib.suppress(AttributeError):  # one that could not be opened
+            self.close()
 
 
 class _Door:
-    """Opens sockets for curl where the guard lets it.
-
-    Attributes:
-        refused: Why the last call had none, or empty.
-    """
-
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self.refused = ""
+        self.refused = ""  # why the last call had none
 
     def open_socket(self, _purpose: int, wanted: Any) -> _Duplicated | int:
         """Open a socket for an address, if it may be called."""
@@ -138,28 +102,25 @@ class _Door:
             self.refused = self._guard(str(wanted.addr[0])) or ""
             if self.refused:
                 return pycurl.SOCKET_BAD
-            return _Duplicated(socket.socket(wanted.family, wanted.socktype, wanted.protocol))
+            return _Duplicated(wanted.family, wanted.socktype, wanted.protocol)
         except OSError as error:
             self.refused = str(error)
             return pycurl.SOCKET_BAD
 
 
 class Slot:
-    """A curl handle with its buffer; kept and used again.
-
-    Answers of more than ``max_answer`` bytes end as an error; without a guard all addresses may be called.
-    """
+    """A curl handle with its buffer; kept and used again. Without a guard all addresses may be called."""
 
     __slots__ = ("_door", "body", "buffer", "call", "curl", "headers")
 
-    def __init__(self, max_answer: int, tls: TlsFiles = NO_FILES, guard: Guard | None = None) -> None:
-        self.curl = new_handle(max_answer, tls)
+    def __init__(self, tls: TlsFiles = NO_FILES, guard: Guard | None = None) -> None:
+        self.curl = new_handle(MAX_ANSWER, tls)
         # apart from the slot, which would else hold itself through curl, and not be closed before a fork
         self._door = None if guard is None else _Door(guard)
         if self._door is not None:
             self.curl.setopt(pycurl.OPENSOCKETFUNCTION, self._door.open_socket)
         self.body = _Body()
-        self.buffer = _Answer(max_answer)
+        self.buffer = _Answer()
         self.call: HttpCall | None = None
         self.headers: list[str] | None = None
 
@@ -190,28 +151,18 @@ class Slot:
         curl = self.curl
         cost_ms = curl.getinfo(pycurl.TOTAL_TIME) * 1000
         repeated = self.body.rewinds > 0
-        if code:
-            # all that left in this call, however often it was tried
-            sent = curl.getinfo(pycurl.REQUEST_SIZE) > 0
-            if self._door is not None and self._door.refused and not sent:
-                error = self._door.refused
-            elif code == pycurl.E_FILESIZE_EXCEEDED or self.buffer.is_full:
-                error = f"the answer is larger than {self.buffer.limit} bytes"
-            else:
-                error = f"{_WORDS.get(code) or text or 'transfer failed'} (curl {code})"
-            return call, failed(call, error, sent=sent, cost_ms=cost_ms, repeated=repeated)
-        status = curl.getinfo(pycurl.RESPONSE_CODE)
-        body = self.buffer.getvalue()
-        return call, HttpResult(
-            key=call.key, status=status, body=body, error="", sent=True, cost_ms=cost_ms, repeated=repeated
-        )
-
-
-def failed(call: HttpCall, error: str, *, sent: bool, cost_ms: float, repeated: bool = False) -> HttpResult:
-    """Return the result of a call without a complete answer."""
-    return HttpResult(
-        key=call.key, status=0, body=b"", error=error, sent=sent, cost_ms=cost_ms, repeated=repeated
-    )
+        if not code:
+            status, body = curl.getinfo(pycurl.RESPONSE_CODE), self.buffer.getvalue()
+            return call, HttpResult(key=call.key, status=status, body=body, cost_ms=cost_ms, repeated=repeated)
+        # all that left in this call, however often it was tried
+        sent = curl.getinfo(pycurl.REQUEST_SIZE) > 0
+        if self._door is not None and self._door.refused and not sent:
+            error = self._door.refused
+        elif code == pycurl.E_FILESIZE_EXCEEDED or self.buffer.is_full:
+            error = f"the answer is larger than {MAX_ANSWER} bytes"
+        else:
+            error = f"{_WORDS.get(code) or text or 'transfer failed'} (curl {code})"
+        return call, HttpResult(key=call.key, error=error, sent=sent, cost_ms=cost_ms, repeated=repeated)
 
 
 def header_lines(headers: Mapping[str, str]) -> list[str]:

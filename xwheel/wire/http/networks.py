@@ -54,45 +54,53 @@ class AddressKind(StrEnum):
     UNASSIGNED = "in no public network"
 
 
+def _table(texts: dict[str, AddressKind]) -> list[tuple[Network, AddressKind]]:
+    return [(ipaddress.ip_network(text), kind) for text, kind in texts.items()]
+
+
 # what is connected to these does not go where the address says, so no setting allows them
-_NEVER: Final = {
-    "0.0.0.0/8": AddressKind.UNSPECIFIED,
-    "224.0.0.0/4": AddressKind.MULTICAST,
-    "240.0.0.0/4": AddressKind.RESERVED,
-    "::/128": AddressKind.UNSPECIFIED,
-    "ff00::/8": AddressKind.MULTICAST,
-}
-_SPECIAL: Final = {
-    "10.0.0.0/8": AddressKind.PRIVATE,
-    "100.64.0.0/10": AddressKind.PRIVATE,
-    "127.0.0.0/8": AddressKind.LOOPBACK,
-    "169.254.0.0/16": AddressKind.LINK_LOCAL,
-    "172.16.0.0/12": AddressKind.PRIVATE,
-    "192.0.0.0/24": AddressKind.SPECIAL,
-    "192.0.2.0/24": AddressKind.DOCUMENTATION,
-    "192.88.99.0/24": AddressKind.SIX_TO_FOUR_RELAY,
-    "192.168.0.0/16": AddressKind.PRIVATE,
-    "198.18.0.0/15": AddressKind.BENCHMARKING,
-    "198.51.100.0/24": AddressKind.DOCUMENTATION,
-    "203.0.113.0/24": AddressKind.DOCUMENTATION,
-    "::1/128": AddressKind.LOOPBACK,
-    "::ffff:0:0/96": AddressKind.MAPPED,
-    "::/96": AddressKind.COMPATIBLE,
-    "64:ff9b::/96": AddressKind.NAT64,
-    "64:ff9b:1::/48": AddressKind.NAT64,
-    "2001::/32": AddressKind.TEREDO,
-    "2001::/23": AddressKind.SPECIAL,
-    "2001:db8::/32": AddressKind.DOCUMENTATION,
-    "2002::/16": AddressKind.SIX_TO_FOUR,
-    "3fff::/20": AddressKind.DOCUMENTATION,
-    "fc00::/7": AddressKind.PRIVATE,
-    "fe80::/10": AddressKind.LINK_LOCAL,
-    "fec0::/10": AddressKind.SITE_LOCAL,
-    # outside 2000::/3 nothing else is assigned
-    "::/3": AddressKind.UNASSIGNED,
-    "4000::/2": AddressKind.UNASSIGNED,
-    "8000::/1": AddressKind.UNASSIGNED,
-}
+_NEVER: Final = _table(
+    {
+        "0.0.0.0/8": AddressKind.UNSPECIFIED,
+        "224.0.0.0/4": AddressKind.MULTICAST,
+        "240.0.0.0/4": AddressKind.RESERVED,
+        "::/128": AddressKind.UNSPECIFIED,
+        "ff00::/8": AddressKind.MULTICAST,
+    }
+)
+_SPECIAL: Final = _table(
+    {
+        "10.0.0.0/8": AddressKind.PRIVATE,
+        "100.64.0.0/10": AddressKind.PRIVATE,
+        "127.0.0.0/8": AddressKind.LOOPBACK,
+        "169.254.0.0/16": AddressKind.LINK_LOCAL,
+        "172.16.0.0/12": AddressKind.PRIVATE,
+        "192.0.0.0/24": AddressKind.SPECIAL,
+        "192.0.2.0/24": AddressKind.DOCUMENTATION,
+        "192.88.99.0/24": AddressKind.SIX_TO_FOUR_RELAY,
+        "192.168.0.0/16": AddressKind.PRIVATE,
+        "198.18.0.0/15": AddressKind.BENCHMARKING,
+        "198.51.100.0/24": AddressKind.DOCUMENTATION,
+        "203.0.113.0/24": AddressKind.DOCUMENTATION,
+        "::1/128": AddressKind.LOOPBACK,
+        "::ffff:0:0/96": AddressKind.MAPPED,
+        "::/96": AddressKind.COMPATIBLE,
+        "64:ff9b::/96": AddressKind.NAT64,
+        "64:ff9b:1::/48": AddressKind.NAT64,
+        "2001::/32": AddressKind.TEREDO,
+        "2001::/23": AddressKind.SPECIAL,
+        "2001:db8::/32": AddressKind.DOCUMENTATION,
+        "2002::/16": AddressKind.SIX_TO_FOUR,
+        "3fff::/20": AddressKind.DOCUMENTATION,
+        "fc00::/7": AddressKind.PRIVATE,
+        "fe80::/10": AddressKind.LINK_LOCAL,
+        "fec0::/10": AddressKind.SITE_LOCAL,
+        # outside 2000::/3 nothing else is assigned
+        "::/3": AddressKind.UNASSIGNED,
+        "4000::/2": AddressKind.UNASSIGNED,
+        "8000::/1": AddressKind.UNASSIGNED,
+    }
+)
 # where clouds hand out credentials and settings; some are in private or even public networks
 _METADATA: Final = frozenset(
     ipaddress.ip_address(text)
@@ -112,26 +120,13 @@ _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
 
 
-def _table(texts: dict[str, AddressKind]) -> list[tuple[Network, AddressKind]]:
-    return [(ipaddress.ip_network(text), kind) for text, kind in texts.items()]
-
-
-_NEVER_TABLE: Final = _table(_NEVER)
-_SPECIAL_TABLE: Final = _table(_SPECIAL)
-
-
-def refused_kind(
-    address: Address, allowed: Sequence[Network] = (), *, private_too: bool = False
-) -> AddressKind | None:
+def refused_kind(address: Address, allowed: Sequence[Network] = (), *, private_too: bool = False) -> AddressKind | None:
     """Return what kind of address it is if it must not be called, or None if it may be.
 
-    Args:
-        address: The address that a connection would go to.
-        allowed: Networks that may be called besides public addresses. A metadata service must be named by itself, and
-            of an address that stands for an IPv4 one, that one must be allowed as well.
-        private_too: Whether private networks may be called.
+    ``allowed`` networks may be called besides public addresses, and with ``private_too`` private ones. A metadata
+    service must be named by itself, and of an address that stands for an IPv4 one, that one must be allowed as well.
     """
-    reason = _kind(address, _NEVER_TABLE)
+    reason = _kind(address, _NEVER)
     if reason is None and (inner := _embedded(address)) is not None:
         reason = refused_kind(inner, allowed, private_too=private_too)
     if reason is not None:
@@ -141,7 +136,7 @@ def refused_kind(
         return None if any(network.num_addresses == 1 for network in named) else AddressKind.METADATA
     if named:
         return None
-    reason = _kind(address, _SPECIAL_TABLE)
+    reason = _kind(address, _SPECIAL)
     return None if private_too and reason is AddressKind.PRIVATE else reason
 
 
@@ -165,6 +160,7 @@ def _embedded(address: Address) -> ipaddress.IPv4Address | None:
 
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^#]*)(#.*)?", re.DOTALL)
+_AUTHORITY: Final = re.compile(r"(\[[^]]*]?|(?!\[)[^:]*)(?::([0-9]{1,5}))?")
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 # other readers take such a last label for a number, and the name for an address: 0x7f.1, 2130706433, 0177.0.0.1
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
@@ -173,27 +169,17 @@ _SAFE: Final = "/?:@!$&'()*+,;=-._~%[]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainUrl:
-    """An http or https URL that has one meaning only; what its host's name leads to is not known.
-
-    Attributes:
-        host: Name in lower case, or the address of a literal.
-        literal: The address, if the URL has one in place of a name.
-        path: Path and query as they are sent; may hold secrets.
-    """
+    """An http or https URL that has one meaning only; what its host's name leads to is not known."""
 
     scheme: str
-    host: str
+    host: str  # name in lower case, or the address of a literal
     port: int
-    literal: Address | None
-    path: str
+    literal: Address | None  # the address, if the URL has one in place of a name
+    path: str  # path and query as they are sent; may hold secrets
 
     @classmethod
     def parse(cls, text: str) -> PlainUrl:
-        """Return the parts of a URL.
-
-        Raises:
-            ValueError: It is no plain URL; the message says why and holds nothing of it.
-        """
+        """Return the parts of a URL. Raises ValueError: it is no plain URL; the message says why without its text."""
         if len(text) > MAX_URL:
             raise ValueError(f"the URL has {len(text)} characters, {MAX_URL} are allowed")
         if any(not char.isprintable() or char in " \\" for char in text):
@@ -214,8 +200,7 @@ class PlainUrl:
     def parse_host(host: str) -> tuple[str, Address | None]:
         """Return the name or address of a URL's host, and the address if it is one.
 
-        Raises:
-            ValueError: It is neither, or written in an unusual way; the message says why and holds nothing of it.
+        Raises ValueError: it is neither, or written in an unusual way; the message says why and holds nothing of it.
         """
         if not host.isascii():
             raise ValueError("the URL's host must be written in ASCII (xn--…)")
@@ -264,18 +249,10 @@ class PlainUrl:
 
 
 def _split(authority: str, usual: int) -> tuple[str, int]:
-    if authority.startswith("["):
-        host, bracket, rest = authority.partition("]")
-        host += bracket
-    else:
-        host, colon, port = authority.partition(":")
-        rest = colon + port
-    if not rest:
-        return host, usual
-    match = re.fullmatch(r":([0-9]{1,5})", rest)
-    if match is None or not 1 <= int(match[1]) <= MAX_PORT:
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None or not 1 <= int(match[2] or usual) <= MAX_PORT:
         raise ValueError(f"the URL's port must be a number from 1 to {MAX_PORT}")
-    return host, int(match[1])
+    return match[1], int(match[2] or usual)
 
 
 LOOPBACK: Final[tuple[Network, ...]] = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
@@ -287,19 +264,15 @@ class ExecutorNetworks:
 
     Unlike webhooks, executors usually are in private networks, which are allowed. Loopback, link-local and metadata
     addresses are not, in whatever form, unless a setting names their network.
-
-    Attributes:
-        allowed: Networks that are allowed besides public and private ones.
     """
 
-    allowed: tuple[Network, ...] = ()
+    allowed: tuple[Network, ...] = ()  # besides public and private ones
 
     @classmethod
     def from_config(cls, config: Config) -> ExecutorNetworks:
         """Return the policy of a node; one that listens on loopback only may have executors there, too.
 
-        Raises:
-            ConfigError: A network cannot be read.
+        Raises ConfigError: a network cannot be read.
         """
         named: list[Network] = []
         for item in config.security.executor_networks:
@@ -310,14 +283,9 @@ class ExecutorNetworks:
         return cls((*named, *LOOPBACK) if _is_loopback(config.api.executor_host) else tuple(named))
 
     def check(self, address: str, field: str = ADDRESS_FIELD) -> None:
-        """Refuse a registered address that is no address of an executor; names are checked when they are called.
+        """Refuse a registered base URL that is no address of an executor; names are checked when they are called.
 
-        Args:
-            address: A normalised base URL.
-            field: What to call it in errors.
-
-        Raises:
-            WireError: It is not allowed; the message says what it is and which setting allows it.
+        Raises WireError: it is not allowed; the message says what it is and which setting allows it.
         """
         try:
             url = PlainUrl.parse(address)

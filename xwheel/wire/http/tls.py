@@ -14,17 +14,12 @@ if TYPE_CHECKING:
 
 
 class TlsFiles(NamedTuple):
-    """Paths of PEM files, empty for none; read again with each connection, so that a renewal needs no restart.
+    """Paths of PEM files, empty for none; read again with each connection, so that a renewal needs no restart."""
 
-    Attributes:
-        ca_file: Certificates of the only authorities that are trusted; without it, the public ones are.
-        cert_file: The client certificate, and those between it and its authority.
-        key_file: Its private key.
-    """
-
+    # certificates of the only authorities that are trusted; without it, the public ones are
     ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
+    cert_file: str = ""  # the client certificate, and those between it and its authority
+    key_file: str = ""  # its private key
 
 
 NO_FILES: Final = TlsFiles()
@@ -45,7 +40,8 @@ def check_tls(section: TlsSection) -> TlsFiles:
         _check_certificates("tls.cert_file", section.cert_file)
         _check_pair(section.cert_file, section.key_file)
         warn_if_open("the private key", section.key_file)
-    return TlsFiles(*("" if path is None else str(path.absolute()) for path in section.paths))
+    paths = (section.ca_file, section.cert_file, section.key_file)
+    return TlsFiles(*("" if path is None else str(path.absolute()) for path in paths))
 
 
 def _check_certificates(name: str, path: Path) -> None:
@@ -53,9 +49,7 @@ def _check_certificates(name: str, path: Path) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
     except (ssl.SSLError, ValueError):
-        raise ConfigError(
-            f"{name}: {path} holds no certificate in PEM, '-----BEGIN CERTIFICATE-----'"
-        ) from None
+        raise ConfigError(f"{name}: {path} holds no certificate in PEM, '-----BEGIN CERTIFICATE-----'") from None
 
 
 def _check_pair(cert_file: Path, key_file: Path) -> None:

@@ -60,9 +60,7 @@ class Accounts(AccountBase):
         )
         resp.location = f"/api/v1/accounts/{made.id}"
         role, script, groups = roles_of(made.grants)
-        view = view_of(
-            NewAccountView, made, role=role, script=script, groups=groups, password=password or None
-        )
+        view = view_of(NewAccountView, made, role=role, script=script, groups=groups, password=password or None)
         reply(resp, view, 201)
 
 
@@ -78,10 +76,7 @@ class AccountResource(AccountBase):
         _reply(resp, found)
 
     @Operation(
-        {200: ChangedAccountView},
-        body=AccountChange,
-        headers=(MATCH_HEADER,),
-        problems=("not-found", "conflict"),
+        {200: ChangedAccountView}, body=AccountChange, headers=(MATCH_HEADER,), problems=("not-found", "conflict")
     )
     def on_patch(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
         """Change what an account may do or is called, disable it, or lift its lock; it counts within a second.
@@ -94,9 +89,7 @@ class AccountResource(AccountBase):
             raise FieldError("locked", "can only be false: too many wrong passwords lock an account")
         keep_tokens = changes.pop("keep_tokens", False)
         if keep_tokens and not changes.get("disabled", False):
-            raise FieldError(
-                "keep_tokens", "says what stays when an account is disabled: send 'disabled', too"
-            )
+            raise FieldError("keep_tokens", "says what stays when an account is disabled: send 'disabled', too")
         given = {name: changes.pop(name, UNSET) for name in ("role", "script", "groups")}
         if any(value is not UNSET for value in given.values()):
             with self._db.read() as conn:
@@ -108,9 +101,7 @@ class AccountResource(AccountBase):
                 script if given["script"] is UNSET else given["script"],
                 groups if given["groups"] is UNSET else given["groups"],
             )
-        found, ended = self._parts.accounts.change(
-            account_id, changes, revision=revision, keep_tokens=keep_tokens
-        )
+        found, ended = self._parts.accounts.change(account_id, changes, revision=revision, keep_tokens=keep_tokens)
         self._parts.forget()
         resp.etag = str(found.revision)
         reply(resp, _with_ended(ChangedAccountView, found, ended))
@@ -123,17 +114,12 @@ class AccountResource(AccountBase):
         resp.status = 204
 
     @Operation(
-        {200: ResetAccountView},
-        body=PasswordReset,
-        is_body_optional=True,
-        problems=("not-found", "conflict", "busy"),
+        {200: ResetAccountView}, body=PasswordReset, is_body_optional=True, problems=("not-found", "conflict", "busy")
     )
     def on_post_reset(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
         """Set another password, which is in this answer and never again; the account's sessions and tokens end."""
         body = take_body(req, PasswordReset, self._limit, optional=True)
-        found, password, ended = self._parts.accounts.reset(
-            account_id, body.password, keep_tokens=body.keep_tokens
-        )
+        found, password, ended = self._parts.accounts.reset(account_id, body.password, keep_tokens=body.keep_tokens)
         self._parts.forget()
         reply(resp, _with_ended(ResetAccountView, found, ended, password=password))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import falcon
 import msgspec
 from xwheel.api.http.body import InputError, take_query
-from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
+from xwheel.api.http.csv_file import MEDIA, reply_csv
 from xwheel.api.http.resource import reply, view_of
 from xwheel.model.access import Permission, current_actor
 from xwheel.plugin import Operation
@@ -35,11 +35,9 @@ class Audit(AccountBase):
     def on_get_csv(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Return what was done as a CSV file, newest first, 10,000 rows at most."""
         query = take_query(req, AuditSearch)
-        reply_csv(resp, "audit", AuditView, lambda after, limit: CsvPage(*self._page(query, after, limit)))
+        reply_csv(resp, "audit", AuditView, lambda after, limit: self._page(query, after, limit))
 
-    def _page(
-        self, query: AuditSearch, before: AuditKey | None, limit: int
-    ) -> tuple[list[AuditView], AuditKey | None]:
+    def _page(self, query: AuditSearch, before: AuditKey | None, limit: int) -> tuple[list[AuditView], AuditKey | None]:
         if query.object_id is not None and query.object_kind is None:
             raise InputError("object_kind", "is needed with object_id: ids of jobs and of groups are alike")
         given = {name: getattr(query, name) for name in AuditFilter._fields if name != "groups"}

@@ -9,13 +9,7 @@ import falcon
 from msgspec import UNSET
 from xwheel.api.http.body import InputError, rules_of, take_body, take_query
 from xwheel.api.http.resource import by_name, named, reply, reply_page, view_of
-from xwheel.api.schema.access import (
-    SECRET_BYTES,
-    NewTokenView,
-    TokenPage,
-    read_grants,
-    roles_of,
-)
+from xwheel.api.schema.access import SECRET_BYTES, NewTokenView, TokenPage, read_grants, roles_of
 from xwheel.api.schema.messages import NameQuery
 from xwheel.api.v1.access.tokens import new_token_view, token_view
 from xwheel.errors import ForbiddenError, NotFoundError
@@ -51,9 +45,7 @@ class SessionResource(AccountBase):
         super().__init__(parts)
         self._browsers = Browsers(secure_cookies=parts.config.secure_cookies)
 
-    @Operation(
-        {201: SessionView}, body=SignInInput, problems=("unauthorized", "throttled", "busy", "forbidden")
-    )
+    @Operation({201: SessionView}, body=SignInInput, problems=("unauthorized", "throttled", "busy", "forbidden"))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Sign in: the answer sets the session's cookie. A session that the call came with ends."""
         head = self._head(req)
@@ -124,9 +116,7 @@ class SessionResource(AccountBase):
             raise InputError(field, f"is required without a link and must be {rule.words}", rule.limit)
         return self._parts.sign_in.judge(name, password, address)
 
-    def _view(
-        self, actor: Actor, account: Account | None, csrf: str | None, expires_ms: int | None
-    ) -> SessionView:
+    def _view(self, actor: Actor, account: Account | None, csrf: str | None, expires_ms: int | None) -> SessionView:
         role, script, groups = roles_of(actor.grants)
         return SessionView(
             kind=actor.kind.value,
@@ -160,9 +150,7 @@ class SessionResource(AccountBase):
 class OwnPassword(AccountBase):
     """``/me/password``."""
 
-    @Operation(
-        {200: EndedView}, body=PasswordChange, problems=("forbidden", "throttled", "unauthorized", "busy")
-    )
+    @Operation({200: EndedView}, body=PasswordChange, problems=("forbidden", "throttled", "unauthorized", "busy"))
     def on_put(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Set another password; all other sessions of the account end, and its tokens unless ``keep_tokens`` is set."""
         body = take_body(req, PasswordChange, self._limit)
@@ -188,9 +176,7 @@ class OwnSessions(AccountBase):
         with self._db.read() as conn:
             found = sessions.list_sessions(conn, own_account(actor), self._parts.clock.now_ms())
         this = _session_id(actor)
-        reply(
-            resp, SessionPage(items=[view_of(SessionItem, item, is_this=item.id == this) for item in found])
-        )
+        reply(resp, SessionPage(items=[view_of(SessionItem, item, is_this=item.id == this) for item in found]))
 
 
 class OwnSession(AccountBase):

@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 from xwheel.clock import has_come
-from xwheel.config.sections import AuditSection
 from xwheel.errors import ConfigError
 from xwheel.private_files import make_folder_above, open_file
 
 from xwheel_accounts.audit.records import AuditHead
+from xwheel_accounts.settings import AuditSection
 
 logger = logging.getLogger(__name__)
 
@@ -61,9 +61,7 @@ class Anchors:
             if self._syslog:
                 _send(self._syslog, line, now_ms)
         except OSError as error:
-            logger.warning(
-                "the head of the audit at position %d is not written out: %s", head.position, error
-            )
+            logger.warning("the head of the audit at position %d is not written out: %s", head.position, error)
         else:
             self._written = head
 

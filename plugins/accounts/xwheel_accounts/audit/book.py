@@ -11,10 +11,10 @@ from weakref import WeakValueDictionary
 from xwheel.config import Config
 from xwheel.plugin import Deed, PluginDatabase, RefusedCall, Rows
 from xwheel.runtime.sealing import read_keys
-from xwheel.runtime.signing import SigningKeys
 from xwheel.storage.database.engine import Database
 
 from xwheel_accounts.audit.refusals import RefusalLog
+from xwheel_accounts.audit.signing import SigningKeys
 from xwheel_accounts.audit.trail import audit_row, plain_rows, signing_keys
 
 logger = logging.getLogger(__name__)
@@ -76,9 +76,7 @@ def book_of(database: PluginDatabase, config: Config) -> AuditBook:
         found = _books.get(id(database))
         if found is None or found.db is not database:
             db = cast(Database, database)
-            found = _books[id(database)] = AuditBook(
-                db, signing_keys(db, read_keys(config.security.key_file))
-            )
+            found = _books[id(database)] = AuditBook(db, signing_keys(db, read_keys(config.security.key_file)))
         return found
 
 

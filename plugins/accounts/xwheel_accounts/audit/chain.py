@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
-from xwheel.runtime.signing import SigningKey, SigningKeys
 
 from xwheel_accounts.audit.records import AuditHead, AuditRow
+from xwheel_accounts.audit.signing import SigningKey, SigningKeys
 
 FIRST_LINK: Final = "0" * 64
 """What the first row of all is linked to."""
@@ -23,12 +23,7 @@ def linked_bytes(previous: str, position: int, row: AuditRow) -> bytes:
 def first_head(key: SigningKey, now_ms: int) -> AuditHead:
     """Return the head before anything is sealed."""
     head = AuditHead(
-        position=0,
-        link=FIRST_LINK,
-        sealed_ms=now_ms,
-        base_position=0,
-        base_link=FIRST_LINK,
-        key_id=key.name,
+        position=0, link=FIRST_LINK, sealed_ms=now_ms, base_position=0, base_link=FIRST_LINK, key_id=key.name
     )
     return sign_head(head, key)
 

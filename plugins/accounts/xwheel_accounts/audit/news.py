@@ -15,15 +15,7 @@ from xwheel_accounts.storage.audit_news import AuditedChange
 class AuditNews:
     """Brings news of what people changed."""
 
-    news_kinds: Collection[str] = (
-        "run",
-        "job",
-        "group",
-        "schedule",
-        "calendar",
-        "alarm_rule",
-        "account",
-    )
+    news_kinds: Collection[str] = ("run", "job", "group", "schedule", "calendar", "alarm_rule", "account")
 
     def newest(self, conn: Any) -> int:
         """Return the greatest id of a row of the audit; 0 for none."""

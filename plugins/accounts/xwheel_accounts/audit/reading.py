@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
-from xwheel.runtime.signing import SigningKeys
 from xwheel.storage.database.engine import LONG_MS, Database
 
 from xwheel_accounts.audit.records import AuditHead, AuditRow
+from xwheel_accounts.audit.signing import SigningKeys
 from xwheel_accounts.audit.verify import Retention, Verifier, VerifyReport
 from xwheel_accounts.storage import audit_chain
 
@@ -17,10 +17,7 @@ BATCH: Final = 1000
 
 
 def verify_audit(
-    db: Database,
-    keys: SigningKeys,
-    anchors: Sequence[AuditHead] = (),
-    retention: Retention | None = None,
+    db: Database, keys: SigningKeys, anchors: Sequence[AuditHead] = (), retention: Retention | None = None
 ) -> VerifyReport:
     """Return what was changed in an audit, removed from it, inserted or cut off; nodes may go on meanwhile.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,9 +17,9 @@ from xwheel.errors import XwheelError
 from xwheel.model.access import UNKNOWN_ACTOR, Actor, ActorKind
 from xwheel.plugin import AuditOutcome, Deed, RefusedCall
 from xwheel.runtime.http_limits import peer_of
-from xwheel.runtime.signing import SigningKeys
 from xwheel.storage.database.engine import Database
 
+from xwheel_accounts.audit.signing import SigningKeys
 from xwheel_accounts.audit.trail import audit_row, insert_rows
 
 logger = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ MOST_WAITING: Final = 1000
 OTHERS: Final = "others"
 ACTION: Final = "call.refuse"
 STEP_MS: Final = 1000
+REST_MS: Final = 30_000
 UNKNOWN: Final = frozenset({ActorKind.UNKNOWN, ActorKind.NODE})
 
 
@@ -81,6 +82,7 @@ class RefusalLog:
     def __init__(self, db: Database, keys: SigningKeys) -> None:
         self._db = db
         self._keys = keys
+        self.wake: Callable[[], None] = lambda: None  # ends the wait of what steps
         # in a process that steps nothing, the thread of a refused call writes
         self._is_stepped = False
         self._lock = threading.Lock()
@@ -94,6 +96,7 @@ class RefusalLog:
         """Count a refused call."""
         peer, at_ms = peer_of(call.address), call.at_ms
         with self._lock:
+            is_first = not (self._unknown or self._known)
             self._close(at_ms)
             if call.actor.kind in UNKNOWN:
                 self._count_unknown(call.listener, peer, call.route, at_ms)
@@ -101,6 +104,8 @@ class RefusalLog:
                 said = {"path": call.path[:200], "told": call.told[:500]}
                 self._count_known(call.listener, call.actor, peer, call.route, at_ms, said)
             is_waiting = bool(self._waiting) and not self._is_stepped
+        if is_first:
+            self.wake()
         if is_waiting:
             try:
                 self._write()
@@ -112,8 +117,9 @@ class RefusalLog:
         with self._lock:
             self._is_stepped = True
             self._close(now_ms)
+            is_counting = bool(self._unknown or self._known)
             if not self._waiting:
-                return STEP_MS
+                return STEP_MS if is_counting else REST_MS
         self._write()
         return STEP_MS
 

@@ -13,13 +13,13 @@ from typing import Final
 from xwheel.clock import has_come
 from xwheel.errors import DuplicateError, StorageError
 from xwheel.plugin import PluginPartitions
-from xwheel.runtime.signing import SigningKey, SigningKeys
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.retention import DAY_MS
 
 from xwheel_accounts.audit.anchors import Anchors
 from xwheel_accounts.audit.chain import are_linked, cut, first_head, is_signed, seal
 from xwheel_accounts.audit.records import AuditHead
+from xwheel_accounts.audit.signing import SigningKey, SigningKeys
 from xwheel_accounts.audit.switching import is_all_linked, is_of, switch
 from xwheel_accounts.storage import audit_chain
 
@@ -177,9 +177,7 @@ class SealLoop:
         found = self._db.transaction(lambda conn: self._switch_from(conn, head, now_ms))
         if found is not None:
             self._is_switched = True
-            logger.info(
-                "the audit is signed with the key of the key file, behind position %d", found[0].position
-            )
+            logger.info("the audit is signed with the key of the key file, behind position %d", found[0].position)
         return found
 
     def _switch_from(self, conn: Connection, seen: AuditHead, now_ms: int) -> tuple[AuditHead, int] | None:
@@ -193,9 +191,7 @@ class SealLoop:
             return head, 0
         for row in rows:
             if not is_signed(row, self._keys):
-                logger.warning(
-                    "row %d of the audit is not what was signed; 'xwheel audit verify' says more", row.id
-                )
+                logger.warning("row %d of the audit is not what was signed; 'xwheel audit verify' says more", row.id)
         head, places = seal(head, rows, self._keys.first, now_ms)
         audit_chain.seal_rows(conn, places)
         audit_chain.update_head(conn, head)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from xwheel.runtime.signing import SigningKey, SigningKeys
 from xwheel.storage.database.engine import Connection, Database
 
 from xwheel_accounts.audit.chain import is_signed, linked_bytes, seal, sign_head
 from xwheel_accounts.audit.records import AuditHead
+from xwheel_accounts.audit.signing import SigningKey, SigningKeys
 from xwheel_accounts.storage import audit_chain
 
 WALKED: Final = 1000
@@ -27,28 +27,21 @@ def is_all_linked(db: Database, head: AuditHead, key: SigningKey) -> bool:
     """Return whether a key made all links from a head's base up to the head, and nothing comes behind."""
     position, link = head.base_position, head.base_link
     with db.read() as conn:
-        if any(
-            (row.position or 0) <= position
-            for row in audit_chain.list_sealed(conn, audit_chain.BEFORE_ALL, 1)
-        ):
+        if any((row.position or 0) <= position for row in audit_chain.list_sealed(conn, audit_chain.BEFORE_ALL, 1)):
             return False
     while True:
         with db.read(much=True) as conn:
             rows = audit_chain.list_sealed(conn, position + 1, WALKED)
         for row in rows:
             position += 1
-            if row.position != position or not key.has_signed(
-                linked_bytes(link, position, row), row.link or ""
-            ):
+            if row.position != position or not key.has_signed(linked_bytes(link, position, row), row.link or ""):
                 return False
             link = row.link or ""
         if len(rows) < WALKED:
             return (position, link) == (head.position, head.link)
 
 
-def switch(
-    conn: Connection, head: AuditHead, keys: SigningKeys, now_ms: int, batch: int
-) -> tuple[AuditHead, int]:
+def switch(conn: Connection, head: AuditHead, keys: SigningKeys, now_ms: int, batch: int) -> tuple[AuditHead, int]:
     """Seal rows that wait with the key that the chain began with, and sign the head with the first one.
 
     Args:

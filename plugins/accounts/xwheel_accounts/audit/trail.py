@@ -13,12 +13,12 @@ from xwheel.errors import DuplicateError
 from xwheel.model.deeds import Deed, clean
 from xwheel.plugin import Rows
 from xwheel.runtime.sealing import KeyRing
-from xwheel.runtime.signing import KEY_BYTES, SigningKey, SigningKeys, kept_beside
 from xwheel.storage import settings
 from xwheel.storage.database.bulk import insert_many
 from xwheel.storage.database.engine import Database
 
 from xwheel_accounts.audit.records import AuditRow, detail_of
+from xwheel_accounts.audit.signing import KEY_BYTES, SigningKey, SigningKeys, kept_beside
 from xwheel_accounts.tables import audit
 
 LABEL: Final = "xwheel audit"
@@ -27,9 +27,7 @@ KEY: Final = "audit_key"
 
 NONCE_BITS: Final = 53
 MOST_REASON: Final = 500
-_LENGTHS: Final = {
-    column.name: getattr(column.type, "length", None) or MOST_REASON for column in audit.columns
-}
+_LENGTHS: Final = {column.name: getattr(column.type, "length", None) or MOST_REASON for column in audit.columns}
 INSERTED: Final = tuple(name for name in audit.columns.keys() if name not in {"id", "position", "link"})  # noqa: SIM118
 
 
@@ -43,7 +41,7 @@ def signing_keys(db: Database, keys: KeyRing, *, make: bool = True) -> SigningKe
         keys: The keys of the key file, if there is one.
         make: Make a key and keep it, if there is none at all; without, nothing verifies.
     """
-    found = keys.signing_keys(LABEL)
+    found = [SigningKey(name, secret) for name, secret in keys.derive(LABEL)]
     with db.read() as conn:
         kept = settings.find_setting(conn, KEY)
     if kept is None and not found:

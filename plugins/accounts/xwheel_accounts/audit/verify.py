@@ -13,10 +13,10 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
-from xwheel.runtime.signing import SigningKeys
 
 from xwheel_accounts.audit.chain import FIRST_LINK, LinkKeys, is_signed
 from xwheel_accounts.audit.records import AuditHead, AuditRow
+from xwheel_accounts.audit.signing import SigningKeys
 
 MOST_FINDINGS: Final = 100
 """Findings that are kept; more are counted."""
@@ -213,9 +213,7 @@ class Verifier:
         position, link = row.position or 0, row.link or ""
         if position <= self.position:
             self._find(
-                AuditFindingKind.INSERTED,
-                row,
-                "has a place that is another row's, or one that was deleted as old",
+                AuditFindingKind.INSERTED, row, "has a place that is another row's, or one that was deleted as old"
             )
             return
         self._check_gap(row, position, head)
@@ -248,9 +246,7 @@ class Verifier:
             self._find(AuditFindingKind.INSERTED, row, f"is a copy of row {copied}")
         elif not is_right:
             self._find(
-                AuditFindingKind.CHANGED,
-                row,
-                "was changed, or inserted without the key: it is not what was signed",
+                AuditFindingKind.CHANGED, row, "was changed, or inserted without the key: it is not what was signed"
             )
         elif not is_linked:
             self._find(
@@ -262,9 +258,7 @@ class Verifier:
             self._find(AuditFindingKind.KEY, row, WEAK)
         known = self._previous or set()
         # where only the link was changed, the next row follows what it was
-        self._previous = (
-            {link} if is_linked else {link, *self._links.would_be(sorted(known)[:2], position, row)}
-        )
+        self._previous = {link} if is_linked else {link, *self._links.would_be(sorted(known)[:2], position, row)}
 
     def _is_linked(self, row: AuditRow, position: int, link: str) -> bool:
         if self._previous is None:
@@ -288,11 +282,7 @@ class Verifier:
         return (
             self._has_better
             or self._links.is_switched
-            or (
-                self._head is not None
-                and not self._is_beside(self._head)
-                and is_signed(self._head, self._keys)
-            )
+            or (self._head is not None and not self._is_beside(self._head) and is_signed(self._head, self._keys))
         )
 
     def _is_trusted(self, head: AuditHead) -> bool:
@@ -300,9 +290,7 @@ class Verifier:
 
     def _check_head(self, head: AuditHead | None) -> None:
         if head is not None and not is_signed(head, self._keys):
-            self._note(
-                AuditFindingKind.HEAD, None, head.position, "the head was changed: it is not what was signed"
-            )
+            self._note(AuditFindingKind.HEAD, None, head.position, "the head was changed: it is not what was signed")
 
     def _check_end(self, head: AuditHead | None) -> None:
         if head is None:

@@ -31,8 +31,7 @@ app = command_group()
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What the person signs in with.")]
 KeepTokensOption = Annotated[
-    bool,
-    typer.Option("--keep-tokens", help="Leave the tokens that the person made; else they end, too."),
+    bool, typer.Option("--keep-tokens", help="Leave the tokens that the person made; else they end, too.")
 ]
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -61,8 +60,7 @@ def create(
             return _taken_apart(place.node.call("POST", "/accounts", body))
         grants = grants_given(place, role, script, group)
         made, password = _change(
-            place,
-            lambda manager: manager.create(name, grants, display_name=display_name, provider=provider),
+            place, lambda manager: manager.create(name, grants, display_name=display_name, provider=provider)
         )
         return _row(made), password
 
@@ -71,9 +69,7 @@ def create(
         _print_password(place, made, password, file is None)
     else:
         made, _ = make()
-        place.print_done(
-            made, f"account {made['name']}, whose password {provider} keeps: {_may(place, made)}"
-        )
+        place.print_done(made, f"account {made['name']}, whose password {provider} keeps: {_may(place, made)}")
 
 
 @app.command("list")
@@ -131,9 +127,7 @@ def role(
 
 @app.command()
 @connected
-def reset(
-    place: DatabaseOrNode, name: Name, keep_tokens: KeepTokensOption = False, file: ToFileOption = None
-) -> None:
+def reset(place: DatabaseOrNode, name: Name, keep_tokens: KeepTokensOption = False, file: ToFileOption = None) -> None:
     """Set another password and print it, this once; sessions, tokens, links and lock of the account end."""
     known = _find(place, name)
 
@@ -141,9 +135,7 @@ def reset(
         if place.node is not None:
             kept = {"keep_tokens": True} if keep_tokens else None
             return _taken_apart(place.node.call("POST", f"/accounts/{known['id']}/reset", kept))
-        done, password, ended = _change(
-            place, lambda manager: manager.reset(known["id"], keep_tokens=keep_tokens)
-        )
+        done, password, ended = _change(place, lambda manager: manager.reset(known["id"], keep_tokens=keep_tokens))
         return {**_row(done), **_counts(ended)}, password
 
     made, password = keep_secret(file, make, replaces=True)
@@ -204,12 +196,8 @@ def signout(place: DatabaseOrNode, name: Name, keep_tokens: KeepTokensOption = F
         kept = {"keep_tokens": "true"} if keep_tokens else None
         done = place.node.call("DELETE", f"/accounts/{known['id']}/sessions", params=kept) or {}
     else:
-        done = _counts(
-            _change(place, lambda manager: manager.end_sessions(known["id"], keep_tokens=keep_tokens))
-        )
-    place.print_done(
-        {"signed_out": known["name"], **done}, f"account {known['name']} is signed out: {_ended(done)}"
-    )
+        done = _counts(_change(place, lambda manager: manager.end_sessions(known["id"], keep_tokens=keep_tokens)))
+    place.print_done({"signed_out": known["name"], **done}, f"account {known['name']} is signed out: {_ended(done)}")
 
 
 @app.command()
@@ -230,9 +218,7 @@ def _set(place: DatabaseOrNode, name: str, *, keep_tokens: bool = False, **chang
         body = {**changes, **({"keep_tokens": True} if keep_tokens else {})}
         done: Row = place.node.call("PATCH", f"/accounts/{known['id']}", body)
         return done
-    after, ended = _change(
-        place, lambda manager: manager.change(known["id"], changes, keep_tokens=keep_tokens)
-    )
+    after, ended = _change(place, lambda manager: manager.change(known["id"], changes, keep_tokens=keep_tokens))
     return {**_row(after), **_counts(ended)}
 
 

@@ -18,6 +18,8 @@ from xwheel_commands.connection import ConfiguredDatabase, NodeApi, connected
 from xwheel_commands.output import instant_ms, local_time
 from xwheel_commands.table import ALWAYS, Column, moment
 
+from xwheel_accounts.settings import AuditSection
+
 if TYPE_CHECKING:
     from xwheel_accounts.audit.verify import Retention, VerifyReport
 
@@ -37,9 +39,7 @@ def list_them(
         str | None, typer.Option(metavar="KIND[/ID]", help="What it was done to, such as job/12 or calendar.")
     ] = None,
     group: Annotated[str | None, typer.Option(metavar="GROUP", help="App name or id of a group.")] = None,
-    outcome: Annotated[
-        str | None, typer.Option(metavar="done|refused|failed", help="What came of it.")
-    ] = None,
+    outcome: Annotated[str | None, typer.Option(metavar="done|refused|failed", help="What came of it.")] = None,
     since: Annotated[
         str | None, typer.Option(help="From then on: a span such as 12h or 7d, ISO 8601, or epoch ms.")
     ] = None,
@@ -95,9 +95,7 @@ def verify(
     database: ConfiguredDatabase,
     anchor: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="Heads that were written out, such as audit.anchor_file; repeatable."
-        ),
+        typer.Option(metavar="FILE", help="Heads that were written out, such as audit.anchor_file; repeatable."),
     ] = None,
 ) -> None:
     """Say which rows of the audit were changed, removed or inserted, and whether its end was cut off.
@@ -128,7 +126,7 @@ def _retention(database: ConfiguredDatabase) -> Retention:
 
     from xwheel_accounts.audit.verify import Retention
 
-    return Retention(days=database.config.audit.retention_days, now_ms=SystemClock().now_ms())
+    return Retention(days=database.config.section("audit", AuditSection).retention_days, now_ms=SystemClock().now_ms())
 
 
 def _print_report(report: VerifyReport, *, has_anchors: bool) -> None:
@@ -166,8 +164,7 @@ def _print_report(report: VerifyReport, *, has_anchors: bool) -> None:
 def export(
     database: ConfiguredDatabase,
     file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A new file of this user alone; default: standard output."),
+        Path | None, typer.Option(metavar="FILE", help="A new file of this user alone; default: standard output.")
     ] = None,
 ) -> None:
     """Write all rows as lines of JSON in the order of the chain, those not sealed yet, and at last the head."""

@@ -12,8 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from xwheel.errors import ConflictError, NotFoundError
 from xwheel.model.access import Grants, Role
 from xwheel.storage.access.tokens import grants_of, grants_text
-from xwheel.storage.database.rows import insert_row, one_row
-from xwheel.storage.schema.access_tables import api_token
+from xwheel.storage.database.rows import hold, insert_row, one_row
+from xwheel.storage.schema.tables import api_token
 
 from xwheel_accounts.tables import account, account_session, account_setting, sign_in_link
 
@@ -97,9 +97,7 @@ def insert_account(
     try:
         account_id = insert_row(conn, account, values)
     except IntegrityError as error:
-        raise ConflictError(
-            f"an account with the name {name}, or one that reads like it, exists already"
-        ) from error
+        raise ConflictError(f"an account with the name {name}, or one that reads like it, exists already") from error
     return get_account(conn, account_id)
 
 
@@ -110,7 +108,7 @@ def get_account(conn: Connection, account_id: int, *, lock: bool = False) -> Acc
         NotFoundError: There is none of this id.
     """
     query = select(*_COLUMNS).where(account.c.id == account_id)
-    return _account(one_row(conn, query.with_for_update() if lock else query, "account", account_id))
+    return _account(one_row(conn, query, "account", account_id, lock=lock))
 
 
 def find_account(conn: Connection, name: str) -> Account | None:
@@ -169,10 +167,10 @@ def delete_account(conn: Connection, account_id: int) -> None:
 
 def lock_admins(conn: Connection) -> Sequence[int]:
     """Return who may do everything and is not disabled, locked in one order: two cannot take that from each other."""
-    query = (
-        select(account.c.id, account.c.disabled).where(account.c.is_admin == true()).order_by(account.c.id)
-    )
-    return [row.id for row in conn.execute(query.with_for_update()) if not row.disabled]
+    query = select(account.c.id, account.c.disabled).where(account.c.is_admin == true()).order_by(account.c.id)
+    admins = {row.id: row.disabled for row in conn.execute(query.with_for_update())}
+    hold(conn, "account", admins)
+    return [account_id for account_id, disabled in admins.items() if not disabled]
 
 
 def get_by_name(conn: Connection, name: str) -> Account:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 from xwheel.errors import DuplicateError
 from xwheel.storage.database.bulk import any_of, update_many
@@ -50,6 +50,10 @@ def update_head(conn: Connection, head: AuditHead) -> None:
     conn.execute(update(audit_head).where(audit_head.c.id == THE_HEAD).values(**_values(head)))
 
 
+UNSEALED: Final = select(literal(0)).where(audit.c.position.is_(None)).limit(1)
+"""Zero if a row waits for its seal."""
+
+
 def has_unsealed(conn: Connection, *, key_id: str | None = None, but: str | None = None) -> bool:
     """Return whether a row waits for its seal.
 
@@ -72,7 +76,7 @@ def list_unsealed(
 
 def seal_rows(conn: Connection, places: Sequence[tuple[int, int, str]]) -> None:
     """Give rows their position and link, as ``(id, position, link)``; the head is locked."""
-    update_many(conn, audit, ("position", "link"), places, by_key=True)
+    update_many(conn, audit, ("position", "link"), places)
 
 
 def list_sealed(conn: Connection, position: int, limit: int) -> list[AuditRow]:

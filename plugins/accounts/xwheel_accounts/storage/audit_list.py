@@ -8,18 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Select,
-    String,
-    TextClause,
-    or_,
-    select,
-    true,
-    tuple_,
-)
+from sqlalchemy import Column, ColumnElement, Connection, Select, String, TextClause, or_, select, true, tuple_
 from xwheel.plugin import AuditOutcome
 from xwheel.storage.database.rows import groups_among
 
@@ -78,12 +67,7 @@ class _Way(NamedTuple):
 
 
 def page_audit(
-    conn: Connection,
-    wanted: AuditFilter,
-    *,
-    before: AuditKey | None = None,
-    limit: int = 50,
-    look: int = LOOK,
+    conn: Connection, wanted: AuditFilter, *, before: AuditKey | None = None, limit: int = 50, look: int = LOOK
 ) -> FoundRows:
     """Return a page of at most ``limit`` rows, from where the page before ended.
 
@@ -154,9 +138,7 @@ def _walk(
     # found in the index alone, and looked at afterwards: else MariaDB walks from the newest row to the page
     matching = select(seen.c.id, seen.c.at_ms).join_from(seen, audit, audit.c.id == seen.c.id)
     is_hidden = conn.dialect.name == "postgresql"
-    matching = matching.where(
-        *((_hidden(column) if is_hidden else column).in_(values) for column, values in way.rest)
-    )
+    matching = matching.where(*((_hidden(column) if is_hidden else column).in_(values) for column, values in way.rest))
     keys = _keys(conn, matching.order_by(seen.c.at_ms.desc(), seen.c.id.desc()).limit(limit + 1))
     if len(keys) > limit:
         return keys, keys[-1]

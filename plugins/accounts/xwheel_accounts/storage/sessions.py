@@ -76,9 +76,7 @@ def insert_session(
 ) -> int:
     """Store a session and return its id; the account's oldest ones beyond the limit end."""
     kept = select(account_session.c.id).where(account_session.c.account_id == account_id)
-    newest = list(
-        conn.execute(kept.order_by(account_session.c.seen_ms.desc(), account_session.c.id.desc())).scalars()
-    )
+    newest = list(conn.execute(kept.order_by(account_session.c.seen_ms.desc(), account_session.c.id.desc())).scalars())
     if len(newest) >= MAX_SESSIONS:
         delete_sessions(conn, newest[MAX_SESSIONS - 1 :])
     values = {
@@ -150,9 +148,7 @@ def delete_old_failures(conn: Connection, before_ms: int, limit: int) -> int:
 
 def get_failures(conn: Connection, keys: Collection[str], *, lock: bool = False) -> dict[str, Failures]:
     """Return wrong passwords by key; locked in one order if they are to be changed."""
-    query = (
-        select(sign_in_failure).where(sign_in_failure.c.id.in_(sorted(keys))).order_by(sign_in_failure.c.id)
-    )
+    query = select(sign_in_failure).where(sign_in_failure.c.id.in_(sorted(keys))).order_by(sign_in_failure.c.id)
     rows = conn.execute(query.with_for_update() if lock else query)
     return {row.id: Failures(row.failures, row.until_ms, row.last_ms) for row in rows}
 

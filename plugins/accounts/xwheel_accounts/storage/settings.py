@@ -15,9 +15,7 @@ MAX_SETTINGS: Final = 50
 
 def list_settings(conn: Connection, account_id: int) -> dict[str, str]:
     """Return the settings of an account, as JSON by name."""
-    query = select(account_setting.c.name, account_setting.c.value).where(
-        account_setting.c.account_id == account_id
-    )
+    query = select(account_setting.c.name, account_setting.c.value).where(account_setting.c.account_id == account_id)
     return {row.name: row.value for row in conn.execute(query.order_by(account_setting.c.name))}
 
 
@@ -36,14 +34,9 @@ def save_setting(conn: Connection, account_id: int, name: str, value: str, now_m
     """
     mine = account_setting.c.account_id == account_id
     values = {"value": value, "updated_ms": now_ms}
-    if conn.execute(
-        update(account_setting).where(mine, account_setting.c.name == name).values(values)
-    ).rowcount:
+    if conn.execute(update(account_setting).where(mine, account_setting.c.name == name).values(values)).rowcount:
         return
-    if (
-        conn.execute(select(func.count()).select_from(account_setting).where(mine)).scalar_one()
-        >= MAX_SETTINGS
-    ):
+    if conn.execute(select(func.count()).select_from(account_setting).where(mine)).scalar_one() >= MAX_SETTINGS:
         raise ConflictError(f"an account keeps {MAX_SETTINGS} settings: delete one that is not used")
     conn.execute(insert(account_setting).values(account_id=account_id, name=name, **values))
 

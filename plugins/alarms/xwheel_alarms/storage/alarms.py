@@ -141,9 +141,7 @@ def insert_test(conn: Connection, now_ms: int) -> int:
     return insert_row(conn, alarm, values)
 
 
-def find_due_alarms(
-    conn: Connection, partitions: Collection[int], now_ms: int, limit: int
-) -> list[tuple[int, int]]:
+def find_due_alarms(conn: Connection, partitions: Collection[int], now_ms: int, limit: int) -> list[tuple[int, int]]:
     """Return ``(alarm, job)`` of what is to be grouped in these partitions, each partition's in order of time."""
     place = (alarm.c.partition, alarm.c.due_ms, alarm.c.id)
     query = select(alarm.c.id, alarm.c.job_id).where(
@@ -177,9 +175,7 @@ def get_alarms(conn: Connection, ids: Collection[int]) -> dict[int, AlarmRow]:
 
 def list_merged(conn: Connection, notice_ids: Collection[int], note: str, limit: int) -> list[AlarmRow]:
     """Return what notices count that carries a note, oldest first."""
-    query = select(*ALARM_COLUMNS).where(
-        any_of(conn, alarm.c.notice_id, sorted(notice_ids)), alarm.c.note == note
-    )
+    query = select(*ALARM_COLUMNS).where(any_of(conn, alarm.c.notice_id, sorted(notice_ids)), alarm.c.note == note)
     return [alarm_of(row) for row in conn.execute(query.order_by(alarm.c.id).limit(limit))]
 
 

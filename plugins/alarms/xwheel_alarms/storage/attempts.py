@@ -104,15 +104,7 @@ def update_attempts(conn: Connection, ended: Sequence[EndedAttempt]) -> int:
     """Write the results of locked attempts."""
     columns = ("state", "started_ms", "took_ms", "answer", "open_channel", "due_ms")
     rows = [
-        (
-            item.id,
-            str(item.state),
-            item.started_ms,
-            item.took_ms,
-            storable(item.answer, ANSWER_LENGTH),
-            None,
-            None,
-        )
+        (item.id, str(item.state), item.started_ms, item.took_ms, storable(item.answer, ANSWER_LENGTH), None, None)
         for item in ended
     ]
     return update_many(conn, alarm_attempt, columns, rows)

@@ -48,25 +48,16 @@ def list_alarms(
     conn: Connection, wanted: AlarmFilter, *, before_id: int | None = None, limit: int = 100
 ) -> list[AlarmRow]:
     """Return a page of alarms, newest first."""
-    values = {
-        alarm.c.run_id: wanted.run_id,
-        alarm.c.notice_id: wanted.alarm_id,
-        alarm.c.job_id: wanted.job_id,
-    }
+    values = {alarm.c.run_id: wanted.run_id, alarm.c.notice_id: wanted.alarm_id, alarm.c.job_id: wanted.job_id}
     own = groups_among(wanted.groups, wanted.group_id)
-    return [
-        alarm_of(row) for row in _page(conn, ALARM_COLUMNS, values, alarm.c.group_id, own, before_id, limit)
-    ]
+    return [alarm_of(row) for row in _page(conn, ALARM_COLUMNS, values, alarm.c.group_id, own, before_id, limit)]
 
 
 def list_attempts(
     conn: Connection, wanted: AlarmFilter, *, before_id: int | None = None, limit: int = 100
 ) -> list[AlarmAttempt]:
     """Return a page of attempts, newest first."""
-    values = {
-        alarm_attempt.c.alarm_id: wanted.alarm_id,
-        alarm_attempt.c.job_id: wanted.job_id,
-    }
+    values = {alarm_attempt.c.alarm_id: wanted.alarm_id, alarm_attempt.c.job_id: wanted.job_id}
     own, column = groups_among(wanted.groups, wanted.group_id), alarm_attempt.c.group_id
     return [attempt_of(row) for row in _page(conn, ATTEMPT_COLUMNS, values, column, own, before_id, limit)]
 

@@ -42,7 +42,7 @@ def get_rule(conn: Connection, rule_id: int, *, lock: bool = False) -> AlarmRule
         NotFoundError: It does not exist.
     """
     query = select(alarm_rule).where(alarm_rule.c.id == rule_id)
-    return _rule(one_row(conn, query.with_for_update() if lock else query, "alarm rule", rule_id))
+    return _rule(one_row(conn, query, "alarm rule", rule_id, lock=lock))
 
 
 def group_of(conn: Connection, rule: AlarmRule) -> int | None:
@@ -79,9 +79,7 @@ def count_rules(conn: Connection) -> int:
     return int(conn.execute(select(func.count()).select_from(alarm_rule)).scalar_one())
 
 
-def list_rules(
-    conn: Connection, wanted: RuleFilter, *, after_id: int = 0, limit: int = 100
-) -> list[AlarmRule]:
+def list_rules(conn: Connection, wanted: RuleFilter, *, after_id: int = 0, limit: int = 100) -> list[AlarmRule]:
     """Return a page of rules by id."""
     query = select(alarm_rule).where(alarm_rule.c.id > after_id)
     if wanted.job_id is not None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select, tuple_
+from sqlalchemy import Connection, Select, Table, select, tuple_
 from xwheel.storage.database.bulk import any_of
-from xwheel.storage.schema.tables import IS_SENT, job, run
+from xwheel.storage.runs import in_both
+from xwheel.storage.schema.tables import IS_SENT, job, open_run
 
 from xwheel_alarms.records import AlarmKind
 from xwheel_alarms.tables import alarm
@@ -41,12 +42,12 @@ def list_sent(conn: Connection, after: tuple[int, int], limit: int) -> list[Watc
 
     A check between two pages may move a run.
     """
-    columns = [run.c[name] for name in WatchedRun._fields]
+    place = (open_run.c.check_ms, open_run.c.id)
     # the first bound is what every database turns into an index range
-    query = select(*columns).where(
-        IS_SENT, run.c.check_ms >= after[0], tuple_(run.c.check_ms, run.c.id) > tuple_(*after)
+    query = select(*(open_run.c[name] for name in WatchedRun._fields)).where(
+        IS_SENT, place[0] >= after[0], tuple_(*place) > tuple_(*after)
     )
-    return [WatchedRun(*row) for row in conn.execute(query.order_by(run.c.check_ms, run.c.id).limit(limit))]
+    return [WatchedRun(*row) for row in conn.execute(query.order_by(*place).limit(limit))]
 
 
 def find_told_runs(conn: Connection, run_ids: Collection[int]) -> set[tuple[int, int]]:
@@ -80,7 +81,9 @@ def find_ran(conn: Connection, job_ids: Collection[int], since_ms: int) -> set[i
 
     Reads every run of theirs that was, so the instant should not be long ago for jobs that run often.
     """
-    query = select(run.c.job_id).where(
-        run.c.job_id.in_(sorted(job_ids)), run.c.due_ms >= since_ms, run.c.accepted_ms.is_not(None)
-    )
-    return set(conn.execute(query.distinct()).scalars())
+
+    def of(run: Table) -> Select[Any]:
+        taken = (run.c.due_ms >= since_ms, run.c.accepted_ms.is_not(None))
+        return select(run.c.job_id).where(run.c.job_id.in_(sorted(job_ids)), *taken).distinct()
+
+    return set(conn.execute(in_both(of)).scalars())

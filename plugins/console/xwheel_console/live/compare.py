@@ -44,14 +44,10 @@ class RunsNow(NamedTuple):
 
     def gone(self, before: RunsNow) -> list[int]:
         """Return ids of runs that were open before and are not among these."""
-        return [
-            row.id for row in before.rows.values() if row.state in OPEN_STATES and row.id not in self.rows
-        ]
+        return [row.id for row in before.rows.values() if row.state in OPEN_STATES and row.id not in self.rows]
 
 
-def run_events(
-    before: RunsNow, now: RunsNow, ended: Sequence[LiveRun], gone: Collection[int]
-) -> list[LiveEvent]:
+def run_events(before: RunsNow, now: RunsNow, ended: Sequence[LiveRun], gone: Collection[int]) -> list[LiveEvent]:
     """Return which runs changed.
 
     Args:
@@ -107,10 +103,7 @@ def _as_seen(row: RegisteredExecutor) -> tuple[object, ...]:
 
 
 def node_events(
-    before: Mapping[str, str],
-    now: Mapping[str, str],
-    leases_before: Sequence[LeaseRow],
-    leases: Sequence[LeaseRow],
+    before: Mapping[str, str], now: Mapping[str, str], leases_before: Sequence[LeaseRow], leases: Sequence[LeaseRow]
 ) -> Iterator[LiveEvent]:
     """Give what became of nodes, each by the state that it has now; and whether partitions changed hands."""
     if before.keys() - now.keys():

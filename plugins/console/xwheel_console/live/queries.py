@@ -5,13 +5,14 @@ Runs are compared with how they were a second ago, so that nothing has to be wri
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, func, select
-from xwheel.model import PARTITIONS, RunState
+from sqlalchemy import Connection, Select, Table, bindparam, func, select
+from xwheel.model import RunState
 from xwheel.storage.database.rows import IN_LIMIT, in_parts
-from xwheel.storage.schema.tables import IS_SENT, run
+from xwheel.storage.schema.tables import IS_SENT, RUN_TABLES, open_run, run_history
 from xwheel_reports.tables import hourly_report
 
 
@@ -27,12 +28,14 @@ class LiveRun(NamedTuple):
 
 
 # asked every second: to build them takes longer than to ask them of few rows
-_RUN: Final = select(run.c.id, run.c.job_id, run.c.group_id, run.c.state, run.c.due_ms, run.c.chain_id)
-_WAITING: Final = _RUN.where(run.c.open_partition.in_(range(PARTITIONS))).limit(bindparam("most"))
-_SENT: Final = _RUN.where(IS_SENT).limit(bindparam("most"))
+_RUNS: Final = {table: select(*(table.c[name] for name in LiveRun._fields)) for table in RUN_TABLES}
+_WAITING: Final = _RUNS[open_run].where(open_run.c.state == RunState.PLANNED).limit(bindparam("most"))
+_SENT: Final = _RUNS[open_run].where(IS_SENT).limit(bindparam("most"))
+_DUE: Final = run_history.c.due_ms
 _RECENT: Final = (
-    _RUN.where(run.c.due_ms > bindparam("after_ms"), run.c.due_ms <= bindparam("until_ms"))
-    .order_by(run.c.due_ms.desc())
+    _RUNS[run_history]
+    .where(bindparam("after_ms") < _DUE, bindparam("until_ms") >= _DUE)
+    .order_by(_DUE.desc())
     .limit(bindparam("most"))
 )
 
@@ -48,14 +51,24 @@ def list_sent(conn: Connection, limit: int) -> list[LiveRun]:
 
 
 def list_recent(conn: Connection, after_ms: int, until_ms: int, limit: int) -> list[LiveRun]:
-    """Return at most ``limit`` runs that were due in a stretch of time, latest first; ``after_ms`` does not count."""
+    """Return at most ``limit`` runs that ended and were due in a stretch of time, latest first.
+
+    ``after_ms`` does not count.
+    """
     return _runs(conn, _RECENT, after_ms=after_ms, until_ms=until_ms, most=limit)
 
 
 def list_by_id(conn: Connection, ids: Collection[int]) -> list[LiveRun]:
     """Return the runs of these ids that are there."""
-    rows = in_parts(conn, sorted(ids), IN_LIMIT, lambda part: _RUN.where(run.c.id.in_(part)))
-    return list(map(_live_run, rows))
+    found: dict[int, LiveRun] = {}
+    for table, query in _RUNS.items():
+        where = partial(_by_id, query, table)
+        found.update((row[0], _live_run(row)) for row in in_parts(conn, sorted(ids), IN_LIMIT, where))
+    return list(found.values())
+
+
+def _by_id(query: Select[Any], table: Table, ids: Sequence[int]) -> Select[Any]:
+    return query.where(table.c.id.in_(ids))
 
 
 def count_failed(conn: Connection, from_ms: int) -> dict[int, int]:

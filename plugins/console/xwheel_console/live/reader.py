@@ -128,9 +128,7 @@ class LiveReader:
         # without a loop, as in a process that only serves the management API, who asks reads
         if self._is_older(self._read_ms, (AGE_MS if self._has_loop else READ_MS) - 1):
             self._refresh(self._clock.now_ms())
-        answers = (
-            self._answers
-        )  # another thread may begin a new one; then what is found now is not kept in that
+        answers = self._answers  # another thread may begin a new one; then what is found now is not kept in that
         found = answers.get((cursor, scope))
         if found is None:
             found = SharedAnswer(self._feed.after(cursor, scope), self._counts, scope)
@@ -219,9 +217,7 @@ def _compare_runs(conn: Connection, before: RunsNow, now: RunsNow) -> list[LiveE
 
 
 def _states(nodes: Collection[NodeRow], now_ms: int) -> dict[str, str]:
-    return {
-        row.id: "away" if row.until_ms <= now_ms else "draining" if row.draining else "alive" for row in nodes
-    }
+    return {row.id: "away" if row.until_ms <= now_ms else "draining" if row.draining else "alive" for row in nodes}
 
 
 def _number(text: str | None) -> int | None:

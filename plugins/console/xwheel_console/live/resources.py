@@ -33,10 +33,7 @@ class LiveNews:
     def resources(self, site: PluginSite) -> Sequence[ResourceRoute]:
         """Return ``/events``."""
         self._reader = reader = LiveReader(
-            site.database,
-            site.clock,
-            site.executors.live,
-            lambda: site.offering(BringsNews),
+            site.database, site.clock, site.executors.live, lambda: site.offering(BringsNews)
         )
         return [ResourceRoute("/events", Events(reader, site), {"GET": Need(Permission.READ, Of.SOME)})]
 

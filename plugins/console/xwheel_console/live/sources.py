@@ -9,8 +9,9 @@ from typing import Final
 from xwheel.clock import Clock
 from xwheel.errors import XwheelError
 from xwheel.plugin import PluginDatabase
-from xwheel.plugin.news import BringsNews, NewsItem, find_newest, read_kinds, read_news
+from xwheel.plugin.news import BringsNews, NewsItem
 
+from xwheel_console.live.answers import find_newest, read_kinds, read_news
 from xwheel_console.live.compare import KINDS, news_events
 from xwheel_console.live.feed import LiveEvent, Receivers
 from xwheel_console.live.queries import LiveRun

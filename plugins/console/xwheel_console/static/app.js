@@ -3,7 +3,7 @@ import {html, render, signal, useEffect, useErrorBoundary, useRef, useSignal} fr
 import {ApiError, get, session, signedOut} from "./api.js";
 import {addWords, language, loadWords, pickLanguage, setLanguage, t} from "./i18n.js";
 import {match, place} from "./router.js";
-import {loadSettings, mayBeSignedIn, preferences, rememberWho, startLive} from "./store.js";
+import {loadSettings, mayBeSignedIn, otherWho, preferences, rememberWho, startLive} from "./store.js";
 import {PAGES} from "./pages.js";
 import {Shell} from "./components/shell.js";
 import {Dialogs, Notes} from "./components/dialog.js";
@@ -88,7 +88,9 @@ function App() {
   let fields = null;
   const page = all.find((one) => { fields = match(one.path, path); return fields; });
   const shown = page ? html`<${Page} page=${page} fields=${fields} />` : html`<div class="page" data-page="none"><h1 tabindex="-1">${t("error.noPage")}</h1><p><a href="#/">${t("nav.dashboard")}</a></p></div>`;
-  return html`<${page?.isBare ? "div" : Shell} added=${page?.isBare ? null : added.value}>${shown}<//>${signedOut.value && html`<${SignIn} view="SignInAgain" />`}<${Dialogs} /><${Notes} />`;
+  // where another tab signed in as somebody else, that session is why this one ended, and the banner says it
+  const isOut = signedOut.value && !otherWho.value;
+  return html`<${page?.isBare ? "div" : Shell} added=${page?.isBare ? null : added.value}>${shown}<//>${isOut && html`<${SignIn} view="SignInAgain" />`}<${Dialogs} /><${Notes} />`;
 }
 
 /** Begin to load the page of the address, while it is asked who is signed in. */

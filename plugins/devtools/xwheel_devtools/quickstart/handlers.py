@@ -19,12 +19,7 @@ EXECUTIONS_VARIABLE = "QUICKSTART_EXECUTIONS"
 def count(ctx: JobContext) -> None:
     """Write down that this run is being executed: one line, one write, nothing else decides what is counted."""
     line = HandlerNote(
-        what=BEGIN,
-        run_id=ctx.run_id,
-        job_id=ctx.job_id,
-        planned_ms=ctx.planned_ms,
-        at_ms=wall_ms(),
-        executor=APP_NAME,
+        what=BEGIN, run_id=ctx.run_id, job_id=ctx.job_id, planned_ms=ctx.planned_ms, at_ms=wall_ms(), executor=APP_NAME
     )
     handle = os.open(os.environ[EXECUTIONS_VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:

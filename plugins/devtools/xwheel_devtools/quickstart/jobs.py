@@ -46,9 +46,7 @@ def seconds(matches: Callable[[datetime], bool]) -> Callable[[int, int], list[in
 
     def due(start_ms: int, end_ms: int) -> list[int]:
         first = -(-start_ms // SECOND) * SECOND
-        return [
-            at for at in range(first, end_ms + 1, SECOND) if matches(datetime.fromtimestamp(at / SECOND, UTC))
-        ]
+        return [at for at in range(first, end_ms + 1, SECOND) if matches(datetime.fromtimestamp(at / SECOND, UTC))]
 
     return due
 

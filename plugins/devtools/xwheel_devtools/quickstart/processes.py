@@ -30,9 +30,7 @@ class Child:
         environment: Added to the parent's.
     """
 
-    def __init__(
-        self, name: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str]
-    ) -> None:
+    def __init__(self, name: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self.name = name
         self.restarts = 0
         self._arguments = [sys.executable, "-m", "xwheel", *arguments]
@@ -81,11 +79,7 @@ class Child:
 
     def tail(self, lines: int = 15) -> str:
         """Return the last lines of its output."""
-        return (
-            "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
-            if self._log.exists()
-            else ""
-        )
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:]) if self._log.exists() else ""
 
 
 def _die_with_parent() -> None:

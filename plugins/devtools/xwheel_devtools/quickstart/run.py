@@ -202,9 +202,7 @@ class _Demonstration:
         """
         plan = json.loads((self._folder / PLAN_FILE).read_text())
         # what is due from now on is left out: without --seconds that is ten years of fires
-        verdict = self._verdict(
-            {**plan, "end_ms": max(plan["start_ms"], min(plan["end_ms"], self._clock.now_ms()))}
-        )
+        verdict = self._verdict({**plan, "end_ms": max(plan["start_ms"], min(plan["end_ms"], self._clock.now_ms()))})
         doubled = [item for item in verdict.findings if item.kind in DOUBLED]
         counted = replace(verdict, findings=doubled)
         self._tell(counted, None, {child.name: child.restarts for child in children})
@@ -270,9 +268,7 @@ class _Demonstration:
 
     def _watch(self, client: RestClient, children: tuple[Child, ...], plan: dict[str, Any]) -> bool:
         """Show the table until the end; False if interrupted."""
-        calls = [
-            (demo.name, number) for demo in demo_jobs(self._options.rate) for number in range(demo.calls)
-        ]
+        calls = [(demo.name, number) for demo in demo_jobs(self._options.rate) for number in range(demo.calls)]
         is_live = self._console.is_terminal and not self._options.as_json
         with Live(console=self._console, auto_refresh=False) if is_live else nullcontext() as live:
             # a node that comes back late still gets its calls
@@ -302,9 +298,7 @@ class _Demonstration:
         job_id = plan["jobs"][name]
         # the key makes a repeated call harmless when the node dies between its commit and its answer
         key = {"Idempotency-Key": f"{plan['start_ms']}-{number}"}
-        run = client.call(
-            "POST", f"/api/v1/jobs/{job_id}/run", {"param": f"caller {number + 1}"}, headers=key
-        )
+        run = client.call("POST", f"/api/v1/jobs/{job_id}/run", {"param": f"caller {number + 1}"}, headers=key)
         known = plan["calls"].setdefault(name, [])
         if run["id"] not in known:
             known.append(run["id"])
@@ -343,22 +337,13 @@ class _Demonstration:
         """Print the count; without an expected number it is the one of an interrupted demonstration."""
         found = [item.text for item in verdict.findings]
         if self._options.as_json:
-            facts = {
-                **verdict.facts(),
-                "expected": expected,
-                "restarts": dict(restarts),
-                "mismatches": found,
-            }
+            facts = {**verdict.facts(), "expected": expected, "restarts": dict(restarts), "mismatches": found}
             print(json.dumps(facts), flush=True)  # noqa: T201 - the one line that machines read
             return
         self._console.print(
             f"{'' if expected is None else f'expected {expected}   '}run rows {verdict.rows}   "
             f"executions {verdict.executions}"
-            + (
-                f"   lateness p50 {verdict.late(0.5)} ms, p99 {verdict.late(0.99)} ms"
-                if verdict.lateness
-                else ""
-            )
+            + (f"   lateness p50 {verdict.late(0.5)} ms, p99 {verdict.late(0.99)} ms" if verdict.lateness else "")
         )
         for text in found[:SHOWN]:
             self._console.print(f"  {text}", style="red", markup=False)

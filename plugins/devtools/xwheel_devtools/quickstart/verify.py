@@ -44,9 +44,7 @@ def expected_jobs(plan: Mapping[str, Any]) -> dict[int, ExpectedJob]:
     demos = {demo.name: demo for demo in demo_jobs(plan["rate"])}
     return {
         job_id: ExpectedJob(
-            name=name,
-            due=demos[name].due(plan["start_ms"], plan["end_ms"]),
-            failures=demos[name].attempts - 1,
+            name=name, due=demos[name].due(plan["start_ms"], plan["end_ms"]), failures=demos[name].attempts - 1
         )
         for name, job_id in plan["jobs"].items()
     }

@@ -11,13 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-COLOURS: Final = {
-    "succeeded": "green",
-    "failed": "red",
-    "running": "cyan",
-    "dispatching": "cyan",
-    "planned": "dim",
-}
+COLOURS: Final = {"succeeded": "green", "failed": "red", "running": "cyan", "dispatching": "cyan", "planned": "dim"}
 
 
 @dataclass(slots=True)
@@ -42,14 +36,10 @@ class Board:
         """Take a page of jobs and a page of runs."""
         self.jobs.update((job["id"], job) for job in jobs)
         # what is planned already lies before the job's cursor, which is the next due time not yet planned
-        self.upcoming = {
-            job_id: job["next_fire_ms"] for job_id, job in self.jobs.items() if job["next_fire_ms"]
-        }
+        self.upcoming = {job_id: job["next_fire_ms"] for job_id, job in self.jobs.items() if job["next_fire_ms"]}
         for run in runs:
             if run["state"] == "planned":
-                self.upcoming[run["job_id"]] = min(
-                    run["due_ms"], self.upcoming.get(run["job_id"], run["due_ms"])
-                )
+                self.upcoming[run["job_id"]] = min(run["due_ms"], self.upcoming.get(run["job_id"], run["due_ms"]))
             known = self.last.get(run["job_id"])
             if run["dispatched_ms"] is None:
                 continue
@@ -68,12 +58,7 @@ class Board:
     def table(self, now_ms: int, title: str) -> RenderableType:
         """Draw the table."""
         table = Table(title=title, title_justify="left", expand=True)
-        for name, justify in (
-            ("job", "left"),
-            ("next fire", "right"),
-            ("last run", "right"),
-            ("lateness", "right"),
-        ):
+        for name, justify in (("job", "left"), ("next fire", "right"), ("last run", "right"), ("lateness", "right")):
             table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
         table.add_column("result", ratio=1, no_wrap=True)
         for job in self.jobs.values():

@@ -61,7 +61,7 @@ WORDS: Final = {
         goes_with="each scheduler node",
         options_example='url = "https://chat.example.org/hooks/secret"\ntimeout_s = 5',
         usage='Name it in alarm rules: `{{"channel": "{name}"}}`. `xwheel alarm test {name}` sends a test.',
-        needs=("xwheel-egress",),
+        needs=("xwheel-alarms", "xwheel-egress"),
     ),
     Kind.ROUTER: Words(
         summary="Routes xwheel's runs to executors with preferred addresses",
@@ -93,6 +93,7 @@ WORDS: Final = {
         goes_with="each scheduler node",
         options_example='path = "/var/lib/xwheel/logs.db"',
         usage='Choose it in the settings: `[run_logs]`, `store = "{name}"`.',
+        needs=("xwheel-run-logs",),
     ),
     Kind.IDENTITY: Words(
         summary="Signs people in to xwheel by a file that names them",
@@ -183,9 +184,7 @@ def _texts(kind: Kind, name: str, version: str) -> dict[str, str]:
         "version": f"{major}.{minor}",
         "next_version": f"{major}.{int(minor) + 1}",
     }
-    index = (
-        f'\n[project.entry-points."xwheel.commands"]\n{values["distribution"]} = "{package}.commands:app"\n'
-    )
+    index = f'\n[project.entry-points."xwheel.commands"]\n{values["distribution"]} = "{package}.commands:app"\n'
     words = WORDS[kind]
     values |= {
         "index": index if kind is Kind.COMMANDS else "",
@@ -193,10 +192,7 @@ def _texts(kind: Kind, name: str, version: str) -> dict[str, str]:
         "usage": words.usage.format(name=name, registered=name.upper(), distribution=values["distribution"]),
         "dependencies": ", ".join(
             [
-                *(
-                    f'"{one}>={values["version"]},<{values["next_version"]}"'
-                    for one in ("xwheel", *words.needs)
-                ),
+                *(f'"{one}>={values["version"]},<{values["next_version"]}"' for one in ("xwheel", *words.needs)),
                 *(f'"{one}"' for one in words.libraries),
             ]
         ),

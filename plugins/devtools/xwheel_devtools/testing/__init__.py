@@ -31,12 +31,7 @@ from xwheel_devtools.testing.samples import (
     sample_route_context,
     sample_run,
 )
-from xwheel_devtools.testing.subsystem_suite import (
-    check_commands,
-    check_group_calls,
-    check_routes,
-    check_tables,
-)
+from xwheel_devtools.testing.subsystem_suite import check_commands, check_group_calls, check_routes, check_tables
 from xwheel_devtools.testing.suites import (
     check_alarm_channel,
     check_glue_type,

@@ -9,13 +9,7 @@ from typing import Any, Final, Self
 
 from xwheel.config import Config
 from xwheel.executor import Executor
-from xwheel.wire.codec import (
-    decode_callbacks,
-    encode_kill,
-    encode_log_request,
-    encode_trigger,
-    read_log_data,
-)
+from xwheel.wire.codec import decode_callbacks, encode_kill, encode_log_request, encode_trigger, read_log_data
 from xwheel.wire.contract import CALLBACK, KILL, LOG, OK, RUN, join_url
 from xwheel.wire.http import post
 from xwheel.wire.messages import CallbackItem, KillRequest, LogRequest, Response, TriggerRequest
@@ -52,9 +46,7 @@ class ExecutorSite:
         outcomes: What it reported, by run.
     """
 
-    def __init__(
-        self, folder: Path, config: Config, glue_type: str, *, allowed: list[str] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, config: Config, glue_type: str, *, allowed: list[str] | None = None) -> None:
         self.folder = folder
         self.outcomes: dict[int, CallbackItem] = {}
         self._glue_type = glue_type
@@ -81,12 +73,7 @@ class ExecutorSite:
             run_id: The run, and the job unless ``job_id`` is given.
             fields: Others of :class:`~xwheel.wire.messages.TriggerRequest`, such as ``param`` and ``shard_index``.
         """
-        known = {
-            "job_id": run_id,
-            "created_ms": SAMPLE_MS,
-            "glue_type": self._glue_type,
-            "glue_updated_ms": SAMPLE_MS,
-        }
+        known = {"job_id": run_id, "created_ms": SAMPLE_MS, "glue_type": self._glue_type, "glue_updated_ms": SAMPLE_MS}
         request = TriggerRequest(run_id=run_id, glue_source=source, **{**known, **fields})
         return self._call(RUN, encode_trigger(request))
 

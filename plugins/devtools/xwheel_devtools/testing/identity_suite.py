@@ -191,21 +191,11 @@ class _Checks:
         said = self._call("begin", lambda: provider.begin(RETURN_URL))
         return self._judged(lambda: checked_start(self._provider.name, said))
 
-    def _refused(
-        self, provider: SignsInByPassword, name: str, password: str, known: KnownAccount | None
-    ) -> None:
+    def _refused(self, provider: SignsInByPassword, name: str, password: str, known: KnownAccount | None) -> None:
         found = self.asked("sign_in", lambda: provider.sign_in(name, password, known))
-        _demand(
-            found is None, f"{self.what}: sign_in lets in {name[:40]!r} with the password {password[:40]!r}"
-        )
+        _demand(found is None, f"{self.what}: sign_in lets in {name[:40]!r} with the password {password[:40]!r}")
 
-    def _sent_back(
-        self,
-        provider: SignsInByRedirect,
-        query: Mapping[str, str],
-        state: str,
-        words: str,
-    ) -> None:
+    def _sent_back(self, provider: SignsInByRedirect, query: Mapping[str, str], state: str, words: str) -> None:
         """Come back with what must not let anybody in: None is an answer, and so is an error."""
         try:
             found: Any = provider.finish(dict(query), state, RETURN_URL)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from xwheel.errors import PluginError
-from xwheel.plugin.contracts import LogChunk, LogEnd, LogKey, LogStore
 from xwheel.plugin.hookspecs import check_object
+from xwheel_run_logs import LogChunk, LogEnd, LogKey, LogStore
 
 from xwheel_devtools.testing.processes import NodeProcess, XwheelProcess, wait_until
 
@@ -104,13 +104,8 @@ def check_logs_outlast(folder: Path, **settings: str) -> None:
         wait_until(lambda: _numbers(stored_lines(node, run)) == expected)
         executor.kill()
         shutil.rmtree(folder / "executor")
-        _demand(
-            _numbers(stored_lines(node, run)) == expected, "lines that were shipped are not there any more"
-        )
-        _demand(
-            node.call("GET", f"runs/{run}")["state"] == "running",
-            "the run ended before its executor was gone",
-        )
+        _demand(_numbers(stored_lines(node, run)) == expected, "lines that were shipped are not there any more")
+        _demand(node.call("GET", f"runs/{run}")["state"] == "running", "the run ended before its executor was gone")
         tail = node.call("GET", f"runs/{run}/log?tail=2")["content"]
         _demand(_numbers(tail.split("\n")) == expected[-2:], f"the last lines are {tail!r}")
         found = node.call("GET", f"runs/{run}/log/search?text=NUMBER%20{LINES}")["items"]
@@ -136,9 +131,7 @@ def sample_log_key(run_id: int = 1) -> LogKey:
     return LogKey(run_id, next(_times))
 
 
-def sample_log_chunk(
-    key: LogKey, first_line: int, lines: Sequence[str], *, is_last: bool = False
-) -> LogChunk:
+def sample_log_chunk(key: LogKey, first_line: int, lines: Sequence[str], *, is_last: bool = False) -> LogChunk:
     """Return a chunk with these lines, given without their ends."""
     text = "".join(f"{line}\n" for line in lines)
     return LogChunk(key=key, job_id=7, first_line=first_line, lines=len(lines), text=text, is_last=is_last)
@@ -174,9 +167,7 @@ def _check_lines(store: LogStore) -> None:
     _expect(store, [first, second], [4, len(lines) + 1])
     for from_line in range(1, len(lines) + 1):
         text = "".join(f"{line}\n" for line in lines[from_line - 1 :])
-        _demand(
-            read_log(store, key, from_line) == text, f"what was appended is not what is read from {from_line}"
-        )
+        _demand(read_log(store, key, from_line) == text, f"what was appended is not what is read from {from_line}")
     _demand(store.read(key, len(lines) + 1, PAGE) == "", "read returns lines behind the last one")
     _demand(store.find(key) == LogEnd(len(lines) + 1, False), f"find returns {store.find(key)}")
     twin = LogKey(key.run_id, key.created_ms + 1)
@@ -275,8 +266,7 @@ def _check_race(store: LogStore, other: LogStore) -> None:
         raise AssertionError(f"appending from {WRITERS} threads fails: {failures[0]!r}") from failures[0]
     for target in (store, other):
         _demand(
-            read_log(target, key).splitlines() == lines,
-            "lines appended from several threads are not all there once",
+            read_log(target, key).splitlines() == lines, "lines appended from several threads are not all there once"
         )
 
 
@@ -300,9 +290,7 @@ def _write(store: LogStore, key: LogKey, lines: Sequence[str], size: int) -> Ite
 def _check_delete(store: LogStore, other: LogStore) -> None:
     key, kept = sample_log_key(), sample_log_key()
     for each in (key, kept):
-        _expect(
-            store, [sample_log_chunk(each, 1, ["a"]), sample_log_chunk(each, 2, ["b"], is_last=True)], [2, 3]
-        )
+        _expect(store, [sample_log_chunk(each, 1, ["a"]), sample_log_chunk(each, 2, ["b"], is_last=True)], [2, 3])
     other.delete([key, sample_log_key()])
     for target in (store, other):
         _demand(target.find(key) is None and target.read(key, 1, PAGE) == "", "delete left lines")
@@ -317,10 +305,7 @@ def _go_on(store: LogStore, chunk: LogChunk, lines: Sequence[str]) -> None:
         (answer,) = store.append([chunk])
         if answer == last:
             return
-        _demand(
-            type(answer) is int and 1 <= answer < last,
-            f"append answered {answer!r} to an overlap up to {last}",
-        )
+        _demand(type(answer) is int and 1 <= answer < last, f"append answered {answer!r} to an overlap up to {last}")
         chunk = sample_log_chunk(chunk.key, answer, lines[answer - 1 : last - 1])
     raise AssertionError(f"a chunk up to line {last} is never kept")
 
@@ -328,9 +313,7 @@ def _go_on(store: LogStore, chunk: LogChunk, lines: Sequence[str]) -> None:
 def _expect(store: LogStore, chunks: Sequence[LogChunk], answers: Sequence[int]) -> None:
     found = list(store.append(chunks))
     where = f"chunks from line {chunks[0].first_line} on"
-    _demand(
-        found == list(answers), f"append answered {found[:5]} to {where}, where {list(answers)[:5]} is due"
-    )
+    _demand(found == list(answers), f"append answered {found[:5]} to {where}, where {list(answers)[:5]} is due")
 
 
 def _demand(holds: bool, words: str) -> None:

@@ -11,7 +11,8 @@ from typing import Any, Final, Self
 
 from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
-from xwheel.plugin import Alarm, AlarmKind, hookimpl
+from xwheel.plugin import hookimpl
+from xwheel_alarms import Alarm, AlarmKind
 
 from xwheel_devtools.testing.processes import NodeCalls, wait_until
 from xwheel_devtools.testing.samples import strangers
@@ -142,13 +143,7 @@ class NodeSite(NodeCalls):
         """Let a channel send all alarms at once, each by itself."""
         target = {"channel": channel, "receivers": list(receivers)}
         self.call(
-            "POST",
-            "alarms/rules",
-            {
-                "kinds": sorted(set(AlarmKind) - NOT_CAPTURED),
-                "targets": [target],
-                "window_s": 0,
-            },
+            "POST", "alarms/rules", {"kinds": sorted(set(AlarmKind) - NOT_CAPTURED), "targets": [target], "window_s": 0}
         )
 
     def wait_for_alarms(self, count: int = 1) -> list[Alarm]:
@@ -161,9 +156,7 @@ class NodeSite(NodeCalls):
 
         def found() -> Any:
             items = self.call("GET", "alarms/attempts?limit=1000")["items"]
-            return next(
-                (item for item in items if item["channel"] == channel and item["state"] != "waiting"), None
-            )
+            return next((item for item in items if item["channel"] == channel and item["state"] != "waiting"), None)
 
         attempt: dict[str, Any] = wait_until(found)
         return attempt

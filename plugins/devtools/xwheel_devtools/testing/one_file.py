@@ -76,18 +76,14 @@ def check_file(path: Path, config: Config, trials: Trials | None = None) -> list
     if survey.errors:
         return [Checked(kind="plugin", name=name, problem=str(error)) for error in survey.errors]
     plugins = survey.plugins
-    (info,) = (
-        info for info in plugins.installed if info.origin.name == name and not info.origin.is_installed
-    )
+    (info,) = (info for info in plugins.installed if info.origin.name == name and not info.origin.is_installed)
     tables = [plugins.registered(hook) for hook in all_hooks()]
     found = [
         _check(table.kind, one, table[one], trials or Trials())
         for table in tables
         for one in info.registers.get(table.kind, ())
     ]
-    return found or [
-        Checked(kind="plugin", name=name, problem="registers nothing: its hooks return no objects")
-    ]
+    return found or [Checked(kind="plugin", name=name, problem="registers nothing: its hooks return no objects")]
 
 
 def _check(kind: str, name: str, item: object, trials: Trials) -> Checked:

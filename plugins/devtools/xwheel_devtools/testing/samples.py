@@ -12,8 +12,9 @@ from xwheel.api.schema.messages import JobCreate
 from xwheel.config import build_config
 from xwheel.model import PARTITIONS, ExecutorGroup, Job, Origin, RegisteredExecutor, Run, RunState
 from xwheel.model.jobs import draft_job
-from xwheel.plugin import Alarm, AlarmKind, RouteContext
+from xwheel.plugin import RouteContext
 from xwheel.plugin.discovery import CORE, ENTRY_POINT_GROUP, Plugins, load_plugins
+from xwheel_alarms import Alarm, AlarmKind
 
 SAMPLE_MS: Final = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""
@@ -184,11 +185,7 @@ def sample_route_context(
         more: Further fields of :class:`~xwheel.plugin.RouteContext`.
     """
     return RouteContext(
-        job=job or sample_job(),
-        executors=executors,
-        beat=beat or _yes,
-        idle_beat=idle_beat or _yes,
-        **more,
+        job=job or sample_job(), executors=executors, beat=beat or _yes, idle_beat=idle_beat or _yes, **more
     )
 
 

@@ -33,21 +33,23 @@ def check_tables(tables: Tables, url: str | None = None) -> None:
 
 
 def _try_tables(known: KnownTables, tables: Tables, url: str) -> None:
+    from sqlalchemy import delete
     from xwheel.storage.database.engine import Database
     from xwheel.storage.schema import migrate, plugin_tables
+    from xwheel.storage.schema.tables import plugin_migration
 
     item = {tables.name: tables}
     with closing(Database(url)) as db:
         try:
             migrate.upgrade(db)
             done = plugin_tables.upgrade(db, item)
-            _require(
-                done == {tables.name: [one.name for one in known.migrations]}, "the database was not empty"
-            )
+            _require(done == {tables.name: [one.name for one in known.migrations]}, "the database was not empty")
             plugin_tables.check(db, item)
             last = known.migrations[-1]
             # as on MariaDB, which keeps what a migration did before it failed
-            plugin_tables.forget(db, tables.name, last.name)
+            mine = plugin_migration.c
+            with db.write() as conn:
+                conn.execute(delete(plugin_migration).where(mine.plugin == tables.name, mine.name == last.name))
             plugin_tables.upgrade(db, item)
             plugin_tables.check(db, item)
         except SchemaError as error:

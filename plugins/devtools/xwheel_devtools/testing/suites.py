@@ -10,19 +10,9 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any, Final
 
-from xwheel.errors import (
-    AlarmRetryLater,
-    ExecutorError,
-    FieldError,
-    HandlerNotFoundError,
-    PluginError,
-    RouteError,
-)
+from xwheel.errors import ExecutorError, FieldError, HandlerNotFoundError, PluginError, RouteError
 from xwheel.model import Job, RegisteredExecutor, RunState
-from xwheel.plugin import AlarmKind
 from xwheel.plugin.contracts import (
-    Alarm,
-    AlarmChannel,
     ChecksSource,
     Command,
     GlueRequest,
@@ -38,14 +28,9 @@ from xwheel.plugin.contracts import (
 )
 from xwheel.plugin.hookspecs import check_object
 from xwheel.plugin.validation import chosen_executors
+from xwheel_alarms import Alarm, AlarmChannel, AlarmKind, AlarmRetryLater
 
-from xwheel_devtools.testing.samples import (
-    SAMPLE_MS,
-    sample_alarm,
-    sample_executors,
-    sample_job,
-    sample_route_context,
-)
+from xwheel_devtools.testing.samples import SAMPLE_MS, sample_alarm, sample_executors, sample_job, sample_route_context
 
 THREADS: Final = 4
 ROUTES: Final = 100
@@ -53,14 +38,11 @@ FIRES: Final = 50
 MAX_ANSWER: Final = 2000
 # what a job's author may put into a name, and a handler into a message
 STRANGE: Final = (
-    "\"quotes\" 'n' <b>tags</b> {braces} $(shell) `ticks` %s \\ "
-    "\u4e2d\u6587 \U0001f514\r\nX-Injected: 1\x00\x1b[31m"
+    "\"quotes\" 'n' <b>tags</b> {braces} $(shell) `ticks` %s \\ \u4e2d\u6587 \U0001f514\r\nX-Injected: 1\x00\x1b[31m"
 )
 
 
-def check_router(
-    router: Router, job: Job | None = None, *, bad_options: Sequence[str] = (), **more: Any
-) -> None:
+def check_router(router: Router, job: Job | None = None, *, bad_options: Sequence[str] = (), **more: Any) -> None:
     """Check a router: it chooses among the given ones, each once, from any thread, and asks only if it says so.
 
     Args:
@@ -132,9 +114,7 @@ def sample_alarms(receivers: Sequence[str] = ()) -> Iterator[Alarm]:
     for kind in AlarmKind:
         yield sample_alarm(kind=kind, receivers=receivers)
     nothing: dict[str, Any] = {"job": None, "group": None, "run": None}
-    yield sample_alarm(
-        kind=AlarmKind.TEST, title="test", text="test", reason="", receivers=receivers, **nothing
-    )
+    yield sample_alarm(kind=AlarmKind.TEST, title="test", text="test", reason="", receivers=receivers, **nothing)
     yield sample_alarm(kind=AlarmKind.NOT_RUN, run=None, reason="", receivers=receivers)
     yield sample_alarm(
         title=STRANGE, text=STRANGE * 10, reason=STRANGE, job=sample_job(name=STRANGE), receivers=receivers
@@ -142,9 +122,7 @@ def sample_alarms(receivers: Sequence[str] = ()) -> Iterator[Alarm]:
     yield sample_alarm(text="long line " * 5000, count=1000, receivers=receivers)
 
 
-def check_glue_type(
-    glue: GlueType, *, source: str = "", handler: str = "", bad_sources: Sequence[str] = ()
-) -> None:
+def check_glue_type(glue: GlueType, *, source: str = "", handler: str = "", bad_sources: Sequence[str] = ()) -> None:
     """Check a glue type: it builds a function, a command that can travel or a hosted run, and refuses other sources.
 
     Args:
@@ -160,16 +138,10 @@ def check_glue_type(
     if isinstance(built, Command):
         _check_command(glue.name, built)
     elif isinstance(built, HostedRun):
-        _demand(
-            callable(built.run) and callable(built.end), f"glue type {glue.name} built no whole HostedRun"
-        )
+        _demand(callable(built.run) and callable(built.end), f"glue type {glue.name} built no whole HostedRun")
     else:
-        _demand(
-            callable(built), f"glue type {glue.name} built {type(built).__name__}, which cannot be called"
-        )
-    refused = [
-        GlueRequest(job_id=1, handler=handler, source=bad, updated_ms=SAMPLE_MS) for bad in bad_sources
-    ]
+        _demand(callable(built), f"glue type {glue.name} built {type(built).__name__}, which cannot be called")
+    refused = [GlueRequest(job_id=1, handler=handler, source=bad, updated_ms=SAMPLE_MS) for bad in bad_sources]
     if glue.takes_source:
         refused.append(GlueRequest(job_id=1, handler=handler, source="", updated_ms=SAMPLE_MS))
     for bad_request in refused:
@@ -242,10 +214,7 @@ def _check_command(name: str, command: Command) -> None:
     prepare = command.prepare
     _demand(isinstance(prepare, FunctionType), f"{name}: prepare must be a function, not {prepare!r}")
     found = getattr(importlib.import_module(prepare.__module__), prepare.__qualname__, None)
-    _demand(
-        found is prepare,
-        f"{name}: prepare must stand at the top level of a module, not in {prepare.__qualname__}",
-    )
+    _demand(found is prepare, f"{name}: prepare must stand at the top level of a module, not in {prepare.__qualname__}")
     try:
         json.dumps(dict(command.data))
     except (TypeError, ValueError) as error:

@@ -47,17 +47,13 @@ _DICE: Final[Mapping[Did, int]] = {
 """How often each is done, relative to the others."""
 
 
-def changed_spans(
-    actions: Sequence[UserAction], job_id: int, slack_ms: int, *, pauses: bool = False
-) -> list[Span]:
+def changed_spans(actions: Sequence[UserAction], job_id: int, slack_ms: int, *, pauses: bool = False) -> list[Span]:
     """Return the times in which due times of a job may have no run, since it was stopped or got another schedule.
 
     A job may have been behind its schedule by ``slack_ms`` when it was stopped. With ``pauses`` there are the pauses
     too: due times in them have runs, but what was planned for them before is cancelled.
     """
-    found = [
-        (begin.asked_ms - slack_ms, _answer(end)) for begin, end in _pairs(actions, job_id, pauses=pauses)
-    ]
+    found = [(begin.asked_ms - slack_ms, _answer(end)) for begin, end in _pairs(actions, job_id, pauses=pauses)]
     return found + [
         (item.asked_ms - slack_ms, _answer(item))
         for item in actions
@@ -91,9 +87,7 @@ def editions(actions: Sequence[UserAction], job_id: int, sent_ms: int, begun_ms:
     return found
 
 
-def _pairs(
-    actions: Sequence[UserAction], job_id: int, *, pauses: bool
-) -> list[tuple[UserAction, UserAction | None]]:
+def _pairs(actions: Sequence[UserAction], job_id: int, *, pauses: bool) -> list[tuple[UserAction, UserAction | None]]:
     """Return each stop of a job with the start that ended it, and each pause with its end."""
     found: list[tuple[UserAction, UserAction | None]] = []
     for begins, ends, number in ((Did.STOP, Did.START, job_id), (Did.PAUSE, Did.RESUME, 0)):
@@ -207,11 +201,7 @@ class ActionThread:
             answered_ms = wall_ms() if found else None
             self.actions += [
                 UserAction(
-                    did=Did.RUN,
-                    job_id=number,
-                    asked_ms=asked_ms,
-                    answered_ms=answered_ms,
-                    run_id=found.get(number, 0),
+                    did=Did.RUN, job_id=number, asked_ms=asked_ms, answered_ms=answered_ms, run_id=found.get(number, 0)
                 )
                 for number in ids
             ]
@@ -224,9 +214,7 @@ class ActionThread:
         if run_id:
             self._ask(Did.KILL, job_id, lambda: self._site.kill(run_id), run_id=run_id)
 
-    def _ask(
-        self, did: Did, job_id: int, call: Callable[[], Any], *, run_id: int = 0, param: str = ""
-    ) -> None:
+    def _ask(self, did: Did, job_id: int, call: Callable[[], Any], *, run_id: int = 0, param: str = "") -> None:
         """Ask until there is an answer, and note both times; what began is noted at once, so that none is forgotten."""
         asked_ms = wall_ms()
         place = len(self.actions)

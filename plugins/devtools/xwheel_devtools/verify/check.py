@@ -107,14 +107,8 @@ class Check:
             targets = {did: [self.ids[job.name] for job in self._load if did in job.actions] for did in Did}
             targets[Did.PAUSE] = [0]
             if self._has_bursts:
-                quick = [
-                    item
-                    for item in self._load
-                    if item.fires and not item.limit and Did.KILL not in item.actions
-                ]
-                targets[Did.BURST] = [self.ids[item.name] for item in quick if not item.delay_ms][
-                    :MOST_AT_ONCE
-                ]
+                quick = [item for item in self._load if item.fires and not item.limit and Did.KILL not in item.actions]
+                targets[Did.BURST] = [self.ids[item.name] for item in quick if not item.delay_ms][:MOST_AT_ONCE]
             self._actions = ActionThread(self._site, targets, self._seed, self.ids[LONG])
             self._actions.__enter__()
 
@@ -135,9 +129,7 @@ class Check:
         ids: dict[str, int] = {}
         for item in wanted:
             group_id = self._groups[item.limited_group]
-            ids[item.name] = self._site.make(
-                item.definition(group_id, start_ms, end_ms, resilient=self._resilient)
-            )
+            ids[item.name] = self._site.make(item.definition(group_id, start_ms, end_ms, resilient=self._resilient))
         for item in wanted:
             if item.children:
                 self._site.link(ids[item.name], [ids[name] for name in item.children])

@@ -40,8 +40,7 @@ def retries(
         job = jobs.get(row.job_id)
         count, recoveries = retried.pop(row.id, 0), recovered.pop(row.id, 0)
         wanted = int(
-            not row.kill_requested
-            and (row.reason == FAILED_OVER or (row.state in RETRYABLE and row.retries_left > 0))
+            not row.kill_requested and (row.reason == FAILED_OVER or (row.state in RETRYABLE and row.retries_left > 0))
         )
         # a planned retry ends with its job's schedule, and what was lost first has its recovery run
         may_differ = row.job_id in stopped or shards_recovered[row.root_id, row.shard_index] > 0
@@ -49,9 +48,7 @@ def retries(
             what = f"run {row.id} of {name_of(jobs, row.job_id)}"
             text = f"{what}: is {row.state} and has {count} retries, {wanted} expected"
             yield Finding(FindingKind.RETRY, 7, text, row.planned_ms)
-        recovers = (
-            job is not None and job.recover_lost and not row.kill_requested and row.job_id not in stopped
-        )
+        recovers = job is not None and job.recover_lost and not row.kill_requested and row.job_id not in stopped
         is_first = shards_recovered[row.root_id, row.shard_index] == recoveries
         if recoveries > 1 or (row.state == "lost" and recovers and is_first and not recoveries):
             text = f"run {row.id} of {name_of(jobs, row.job_id)}: is {row.state} and has {recoveries} recovery runs"
@@ -74,9 +71,7 @@ def children(jobs: Mapping[int, ExpectedJob], rows: Sequence[RunRow]) -> Iterabl
             count = born.pop((child, root_id), 0)
             if count != 1:
                 text = f"run {root_id} of {name_of(jobs, first.job_id)} succeeded and has {count} runs of "
-                yield Finding(
-                    FindingKind.CHILD, 7, f"{text}{name_of(jobs, child)}, 1 expected", first.planned_ms
-                )
+                yield Finding(FindingKind.CHILD, 7, f"{text}{name_of(jobs, child)}, 1 expected", first.planned_ms)
     for (child, chain_id), parents in sorted(joins.items()):
         wanted, count = int(parents == set(jobs[child].parents)), born.pop((child, chain_id), 0)
         if count != wanted:
@@ -100,9 +95,7 @@ def _succeeded(rows: Iterable[RunRow]) -> dict[int, RunRow]:
     return found
 
 
-def delays(
-    jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], disturbances: Disturbances
-) -> Iterable[Finding]:
+def delays(jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], disturbances: Disturbances) -> Iterable[Finding]:
     """Find fires of a fixed delay that do not follow on the end of the one before, until the end of the job."""
     if disturbances.clock_moved:
         return
@@ -129,9 +122,7 @@ def delays(
             yield Finding(FindingKind.MISSING, 8, text, wanted)
 
 
-def shards(
-    jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], disturbances: Disturbances
-) -> Iterable[Finding]:
+def shards(jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], disturbances: Disturbances) -> Iterable[Finding]:
     """Find fires whose shards are not 0 to N - 1, or have unequal totals."""
     roots: dict[tuple[int, int], list[RunRow]] = defaultdict(list)
     for row in rows:
@@ -143,11 +134,7 @@ def shards(
         count = max(totals)
         # as many as there were executors then; a shard that was refused has a row that was left out above
         is_number = count <= most if disturbances.executors_ended else count == most
-        is_whole = (
-            set(indexes) <= set(range(count))
-            if disturbances.executors_ended
-            else indexes == list(range(count))
-        )
+        is_whole = set(indexes) <= set(range(count)) if disturbances.executors_ended else indexes == list(range(count))
         if not is_number or not is_whole or len(totals) > 1 or len(set(indexes)) < len(indexes):
             what = f"root {root_id} of {name_of(jobs, job_id)}"
             text = f"{what}: has shards {indexes} of {sorted(totals)}, {most} expected"
@@ -163,9 +150,7 @@ def by_hand(
     unknown = Counter(item.job_id for item in asked if not item.run_id)
     found = {row.id: row.job_id for row in rows if row.origin == "api" and row.shard_index == 0}
     for run_id in sorted(known - found.keys()):
-        yield Finding(
-            FindingKind.BY_HAND, 1, f"run {run_id} was asked for by hand and answered, and is not there"
-        )
+        yield Finding(FindingKind.BY_HAND, 1, f"run {run_id} was asked for by hand and answered, and is not there")
     further = Counter(job_id for run_id, job_id in found.items() if run_id not in known)
     for job_id, count in further.items():
         if count > unknown[job_id]:

@@ -8,12 +8,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from xwheel.executor.journal.statements import list_acknowledged
-
 logger = logging.getLogger(__name__)
 
 FILE: Final = "journal.db"
 WAIT_S: Final = 0.5
+ACKNOWLEDGED: Final = "SELECT run_id FROM run WHERE acked_ms IS NOT NULL"
 
 
 class AcknowledgedRuns:
@@ -35,7 +34,7 @@ class AcknowledgedRuns:
         try:
             address = f"{self._path.absolute().as_uri()}?mode=ro"
             with closing(sqlite3.connect(address, uri=True, timeout=WAIT_S)) as db:
-                fresh = set(list_acknowledged(db)) - self._known
+                fresh = {run_id for (run_id,) in db.execute(ACKNOWLEDGED)} - self._known
         except sqlite3.Error as error:  # its executor is about to make it, or its disk is full on purpose
             logger.debug("%s cannot be read: %s", self._path, error)
             return {}

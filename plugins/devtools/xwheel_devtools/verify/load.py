@@ -129,9 +129,7 @@ def load_jobs(rate: int, start_ms: int, end_ms: int, *, people: bool = False) ->
     left = rate - DELAYS - 2
     counts = {"fixed": left * 3 // 10, "double": left // 10, "cron": left // 4}
     counts["window"] = left - counts["fixed"] - 2 * counts["double"] - counts["cron"]
-    fixed = [
-        (f"fixed {number}", SECOND, number * SECOND // counts["fixed"]) for number in range(counts["fixed"])
-    ]
+    fixed = [(f"fixed {number}", SECOND, number * SECOND // counts["fixed"]) for number in range(counts["fixed"])]
     fixed += [(f"half {number}", 500, number * 500 // counts["double"]) for number in range(counts["double"])]
     found = [
         *_rare(start_ms, end_ms),
@@ -160,9 +158,7 @@ def _rare(start_ms: int, end_ms: int) -> Iterator[LoadJob]:
     for number, zone in enumerate(("UTC", "Europe/Berlin", "Asia/Kolkata")):
         fields = {"schedule_type": "UNIX_CRON", "schedule_conf": "* * * * *", "timezone": zone}
         yield LoadJob(
-            name=f"minute {number}",
-            fields=fields,
-            due=_seconds(start_ms, end_ms, lambda moment: moment.second == 0),
+            name=f"minute {number}", fields=fields, due=_seconds(start_ms, end_ms, lambda moment: moment.second == 0)
         )
     due = list(range(start_ms, end_ms + 1, RARE_S * SECOND))
     sharded = {**_rate(RARE_S * SECOND), "route_strategy": "SHARDING_BROADCAST"}

@@ -23,6 +23,7 @@ class FindingKind(StrEnum):
     TWICE_PLANNED = "planned twice"
     NOT_DUE = "not due"
     OPEN = "still open"
+    EARLY = "too early"
     OTHER_END = "other end"
     NOT_EXECUTED = "not executed"
     EXECUTED_ANYWAY = "executed anyway"

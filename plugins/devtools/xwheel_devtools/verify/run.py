@@ -80,9 +80,7 @@ def _conduct(site: Site, options: VerifyOptions, folder: Path, seed: int, consol
         signals = stack.enter_context(StopSignals())
         signals.be_up()
         children = _start_executors(folder, stack)
-        check = stack.enter_context(
-            Check(site, folder, rate=options.rate, resilient=True, people=True, seed=seed)
-        )
+        check = stack.enter_context(Check(site, folder, rate=options.rate, resilient=True, people=True, seed=seed))
         _wait_for_executors(check, children, signals)
         check.begin(options.seconds)
         if not options.keep:
@@ -98,9 +96,7 @@ def _conduct(site: Site, options: VerifyOptions, folder: Path, seed: int, consol
         for child in children:
             child.revive()
         check.settle(options.settle_s)
-        disturbances = Disturbances(
-            executors_ended=True, overdue_limit_ms=None, slack_ms=options.settle_s * 1000
-        )
+        disturbances = Disturbances(executors_ended=True, overdue_limit_ms=None, slack_ms=options.settle_s * 1000)
         return check.judge(watcher.seen if watcher else None, disturbances)
 
 
@@ -158,6 +154,4 @@ def _tell(verdict: Verdict, options: VerifyOptions, folder: Path, console: Conso
         console.print("nothing was lost, nothing ran twice, nothing is stuck", style="green")
         return
     counts = ", ".join(f"{kind} {count}" for kind, count in verdict.counts.items()) or "nothing was due"
-    console.print(
-        f"{counts}; invariants that broke: {verdict.invariants or 'none'}; all in {folder}", style="red"
-    )
+    console.print(f"{counts}; invariants that broke: {verdict.invariants or 'none'}; all in {folder}", style="red")

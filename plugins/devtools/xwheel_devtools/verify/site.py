@@ -192,9 +192,7 @@ def executions(files: Sequence[Path], job_ids: Sequence[int]) -> list[Executed]:
                 continue
             if line.what == BEGIN:
                 open_ones[line.run_id] = len(found)
-                found.append(
-                    Executed(line.run_id, line.job_id, line.planned_ms, line.at_ms, line.executor, line.param)
-                )
+                found.append(Executed(line.run_id, line.job_id, line.planned_ms, line.at_ms, line.executor, line.param))
             elif line.run_id in open_ones:
                 place = open_ones.pop(line.run_id)
                 found[place] = replace(found[place], end_ms=line.at_ms)

@@ -33,8 +33,9 @@ OUTCOMES: Final = frozenset({"succeeded", "failed", "timed_out", "killed"})
 OPEN: Final = frozenset({"planned", "dispatching", "running"})
 NEXT: Final[Mapping[str, frozenset[str]]] = {
     "planned": frozenset({"dispatching", "skipped", "cancelled", "refused"}),
-    "dispatching": OUTCOMES | {"running", "refused", "lost"},
-    "running": OUTCOMES | {"lost"},
+    # cancelled or refused if it was recalled before it was due; that it did not run is judged by its executions
+    "dispatching": OUTCOMES | {"running", "refused", "lost", "cancelled"},
+    "running": OUTCOMES | {"lost", "cancelled", "refused"},
     "lost": OUTCOMES,
 }
 """Which state may follow directly on which; one without an entry is final for good."""
@@ -44,8 +45,15 @@ NOT_STARTED: Final = "not_started"
 OF_EXECUTOR: Final = frozenset({NOT_STARTED, "interrupted"})
 """Reasons of failures that an executor reports of runs that were there when it ended."""
 
+GIVEN_BACK: Final = "failed_over"
+"""Reason of a failure that an executor reports of a run that it gave back before it was due, for a change that came
+later than it waits for, or not at all: no handler ran, and the fire gets another attempt unless the change is there."""
+
 FORGOTTEN: Final = "unknown_there"
 """Reason of a run that was lost because the executor that had accepted it knew nothing of it, though it is the same."""
+
+APART_MS: Final = 80
+"""How far the clocks of scheduler and executor may be apart; runs travel at least 100 ms before they are due."""
 
 MAY_RUN_AGAIN: Final = frozenset({"failed", "timed_out", "lost"})
 KINDS: Final = {"skipped": FindingKind.SKIPPED, "lost": FindingKind.LOST, "refused": FindingKind.REFUSED}
@@ -81,6 +89,7 @@ def judge(
         *fires.findings,
         *_ends(jobs, rows, actions, disturbances),
         *_executions(jobs, rows, executions),
+        *_early(jobs, rows, executions, disturbances),
         *_editions(jobs, rows, executions, actions, disturbances),
         *_together(jobs, executions, disturbances),
         *retries(jobs, rows, actions),
@@ -145,20 +154,12 @@ class _Fires:
         was_changed = any(begin <= due_ms <= end for begin, end in self._changed.get(job_id, ()))
         if key not in self.due:
             self._add(
-                FindingKind.NOT_DUE,
-                1,
-                due_ms,
-                f"{what}: has run {mine[0].id}, but the schedule calls for none then",
+                FindingKind.NOT_DUE, 1, due_ms, f"{what}: has run {mine[0].id}, but the schedule calls for none then"
             )
         elif not mine and not covering and not was_changed:
             self._add(FindingKind.MISSING, 1, due_ms, f"{what}: has no row and no skip that covers it")
         elif covering and not mine and not self._weather.clock_moved:
-            self._add(
-                FindingKind.SKIPPED,
-                0,
-                due_ms,
-                f"{what}: skipped by row {covering[0].id}, {covering[0].reason}",
-            )
+            self._add(FindingKind.SKIPPED, 0, due_ms, f"{what}: skipped by row {covering[0].id}, {covering[0].reason}")
         if len(mine) + len(covering) > 1:
             ids = [row.id for row in (*mine, *covering)]
             self._add(FindingKind.TWICE_PLANNED, 1, due_ms, f"{what}: has {len(ids)} rows: {ids}")
@@ -168,10 +169,7 @@ class _Fires:
 
 
 def _ends(
-    jobs: Mapping[int, ExpectedJob],
-    rows: Iterable[RunRow],
-    actions: Sequence[UserAction],
-    disturbances: Disturbances,
+    jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], actions: Sequence[UserAction], disturbances: Disturbances
 ) -> Iterable[Finding]:
     """Find shards whose last attempt did not succeed, and attempts that failed for a reason that nothing gives."""
     killed = _killed(actions)
@@ -202,6 +200,7 @@ def _end(
         return
     last_ms = row.finished_ms or 0
     was_changed = any(begin <= last_ms <= end for begin, end in changed)
+    given_back = row.state == "failed" and row.reason == GIVEN_BACK
     on_purpose = row.state == "failed" and row.attempt <= failures and row.reason not in OF_EXECUTOR
     by_executor = (row.state in ("refused", "lost") and row.reason != FORGOTTEN) or (
         row.state == "failed" and row.reason in OF_EXECUTOR
@@ -211,12 +210,8 @@ def _end(
         or (row.state == "skipped" and (row.skip_last_ms is not None or disturbances.clock_moved))
         or (row.state == "cancelled" and (was_changed or was_killed or row.reason == "late_outcome"))
         or (row.kill_requested and row.state in ("killed", "lost", "failed"))
-        or (on_purpose and (not is_last or was_changed))
-        or (
-            by_executor
-            and disturbances.executors_ended
-            and (not is_last or once or was_killed or was_changed)
-        )
+        or ((on_purpose or given_back) and (not is_last or was_changed))
+        or (by_executor and disturbances.executors_ended and (not is_last or once or was_killed or was_changed))
     )
     if not is_fine:
         why = f"{row.reason} {row.message[:80]}".strip()
@@ -254,19 +249,27 @@ def _executions(
         what = f"run {run_id} of {name_of(jobs, row.job_id)}, due {row.planned_ms}"
         if len(mine) > 1:
             where = ", ".join(f"{item.executor} at {item.at_ms}" for item in mine)
-            yield Finding(
-                FindingKind.DOUBLE, 2, f"{what}: was executed {len(mine)} times: {where}", row.planned_ms
-            )
+            yield Finding(FindingKind.DOUBLE, 2, f"{what}: was executed {len(mine)} times: {where}", row.planned_ms)
         # one that was interrupted had started for its executor, though its handler may not have come to its first act
-        has_ended = row.state == "succeeded" or (row.state == "failed" and row.reason not in OF_EXECUTOR)
+        has_ended = row.state == "succeeded" or (row.state == "failed" and row.reason not in {*OF_EXECUTOR, GIVEN_BACK})
         if not mine and has_ended and not row.kill_requested:
-            yield Finding(
-                FindingKind.NOT_EXECUTED, 0, f"{what}: is {row.state}, and no handler ran", row.planned_ms
-            )
-        if mine and (row.state in NEVER_RAN or row.reason == NOT_STARTED):
+            yield Finding(FindingKind.NOT_EXECUTED, 0, f"{what}: is {row.state}, and no handler ran", row.planned_ms)
+        if mine and (row.state in NEVER_RAN or row.reason in (NOT_STARTED, GIVEN_BACK)):
             text = f"{what}: was executed and is {row.state}, {row.reason}"
             yield Finding(FindingKind.EXECUTED_ANYWAY, 3, text, row.planned_ms)
     yield from _twice(jobs, rows, by_run)
+
+
+def _early(
+    jobs: Mapping[int, ExpectedJob], rows: Sequence[RunRow], executions: Iterable[Executed], weather: Disturbances
+) -> Iterable[Finding]:
+    """Find fires that began before their time."""
+    planned = {row.id: row for row in rows if row.origin == "schedule" and not weather.clock_moved}
+    for item in executions:
+        row = planned.get(item.run_id)
+        if row is not None and item.at_ms < row.planned_ms - APART_MS:
+            text = f"run {row.id} of {name_of(jobs, row.job_id)}, due {row.planned_ms}: began at {item.at_ms}"
+            yield Finding(FindingKind.EARLY, 1, text, row.planned_ms)
 
 
 def _twice(
@@ -337,9 +340,7 @@ def _together(
                 continue
             inside.add(run_id)
             if len(inside) > most[name]:
-                text = (
-                    f"{name}: runs {sorted(inside)} were executed together at {at_ms}, {most[name]} allowed"
-                )
+                text = f"{name}: runs {sorted(inside)} were executed together at {at_ms}, {most[name]} allowed"
                 yield Finding(FindingKind.TOGETHER, 0, text, at_ms)
 
 

@@ -47,12 +47,7 @@ class Watcher:
     """
 
     def __init__(
-        self,
-        url: str,
-        job_ids: Collection[int],
-        delays: Collection[int],
-        span: Span,
-        journals: Sequence[Path] = (),
+        self, url: str, job_ids: Collection[int], delays: Collection[int], span: Span, journals: Sequence[Path] = ()
     ) -> None:
         self.seen = Observed()
         self.looks = 0

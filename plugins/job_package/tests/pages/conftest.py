@@ -82,9 +82,7 @@ class StoreSite(_console.Site):  # type: ignore[misc]
 
     def operate(self, job_id: int, operation: str, **changes: Any) -> Any:
         """Start, pause or restart a job of a package."""
-        return self.node.call(
-            "POST", f"packages/jobs/{job_id}/operations", {"operation": operation, **changes}
-        )
+        return self.node.call("POST", f"packages/jobs/{job_id}/operations", {"operation": operation, **changes})
 
     def write(self, statement: str, *values: Any) -> int:
         """Change the node's database as another node would; return the id of a row that was made."""

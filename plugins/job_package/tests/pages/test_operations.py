@@ -22,9 +22,7 @@ def found(site: StoreSite, tmp_path: Path, request: pytest.FixtureRequest) -> An
     """Two versions of a project of the test's own, with one job."""
     name = re.sub(r"\W+", "_", request.node.name)[-60:].strip("_")
     files = module({"nightly": f"cron='{CRON}'"}, name=name)
-    first, second = (
-        site.send(wheel(tmp_path, files, name=name, version=number)) for number in ("1.0", "1.1")
-    )
+    first, second = (site.send(wheel(tmp_path, files, name=name, version=number)) for number in ("1.0", "1.1"))
     return {"job": first["jobs"][0]["job_id"], "first": first["id"], "second": second["id"]}
 
 
@@ -40,9 +38,7 @@ def operation(page: Page, name: str) -> Locator:
     return form
 
 
-def test_a_start_shows_now_and_after_and_what_came_of_it(
-    open_page: Open, site: StoreSite, found: Any
-) -> None:
+def test_a_start_shows_now_and_after_and_what_came_of_it(open_page: Open, site: StoreSite, found: Any) -> None:
     page = settled(open_page(f"/packages/jobs/{found['job']}"))
     expect(page.get_by_text("Nothing was done with this job yet.")).to_be_visible()
     form = operation(page, "Start")

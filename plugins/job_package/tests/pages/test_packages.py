@@ -46,9 +46,7 @@ def slow(page: Page) -> Iterator[None]:
 def bulky(folder: Path, name: str) -> Path:
     """Return a package of some megabytes that hardly gets smaller when it is packed."""
     return wheel(
-        folder,
-        {**module({"nightly": CRON}, name=name), "acme/data.txt": os.urandom(2 << 20).hex()},
-        name=name,
+        folder, {**module({"nightly": CRON}, name=name), "acme/data.txt": os.urandom(2 << 20).hex()}, name=name
     )
 
 
@@ -61,9 +59,7 @@ def page(open_page: Open) -> Page:
     return settled(open_page("/packages"))
 
 
-def test_an_upload_shows_how_far_it_is_and_what_was_found(
-    page: Page, site: StoreSite, tmp_path: Path
-) -> None:
+def test_an_upload_shows_how_far_it_is_and_what_was_found(page: Page, site: StoreSite, tmp_path: Path) -> None:
     """UI-8: progress, the file's hash, and a report: jobs, what is disabled, and what cannot be a job, and where."""
     more = "@disabled\n@schedule()\ndef off():\n    pass\n\n@schedule()\ndef wide(a, b):\n    pass\n\n"
     files = {
@@ -118,9 +114,7 @@ def refused(page: Page, path: Path, reason: str) -> Locator:
     return item
 
 
-def test_both_kinds_of_duplicates_are_told_apart(
-    page: Page, site: StoreSite, tmp_path: Path, watch: Watch
-) -> None:
+def test_both_kinds_of_duplicates_are_told_apart(page: Page, site: StoreSite, tmp_path: Path, watch: Watch) -> None:
     """UI-8: the same package again, and another one under the same name and version; the first one stays."""
     watch.allowed += ["409"]
     path = wheel(tmp_path, module({"nightly": CRON}, name="twice"), name="twice")
@@ -137,9 +131,7 @@ def test_both_kinds_of_duplicates_are_told_apart(
     assert site.versions("twice") == ["1.2.0"]
 
 
-def test_wrong_packages_are_refused_with_the_place(
-    page: Page, site: StoreSite, tmp_path: Path, watch: Watch
-) -> None:
+def test_wrong_packages_are_refused_with_the_place(page: Page, site: StoreSite, tmp_path: Path, watch: Watch) -> None:
     """UI-8: bad archive, each bad cron with file and line, nothing to run, too large; nothing is half-stored."""
     watch.allowed += ["422"]
     before = site.files()
@@ -196,9 +188,7 @@ def test_files_can_be_dropped(page: Page, site: StoreSite, tmp_path: Path) -> No
     assert site.versions("dropped") == ["1.2.0"]
 
 
-def test_an_upload_goes_on_while_another_page_is_looked_at(
-    page: Page, site: StoreSite, tmp_path: Path
-) -> None:
+def test_an_upload_goes_on_while_another_page_is_looked_at(page: Page, site: StoreSite, tmp_path: Path) -> None:
     with slow(page):
         item = take(page, bulky(tmp_path, "aside"))
         expect(item.locator("[data-sent]:not([data-sent='0'])")).to_be_visible()
@@ -211,9 +201,7 @@ def test_an_upload_goes_on_while_another_page_is_looked_at(
 def versions_of(site: StoreSite, folder: Path, name: str, *functions: Sequence[str]) -> list[Any]:
     """Upload versions 1.0.0, 1.1.0 and so on of a project, each with jobs of these names."""
     return [
-        site.send(
-            wheel(folder, module(dict.fromkeys(names, CRON), name=name), name=name, version=f"1.{number}.0")
-        )
+        site.send(wheel(folder, module(dict.fromkeys(names, CRON), name=name), name=name, version=f"1.{number}.0"))
         for number, names in enumerate(functions)
     ]
 
@@ -245,9 +233,7 @@ def test_packages_are_listed_by_project(open_page: Open, site: StoreSite, tmp_pa
 
 def test_jobs_are_switched_and_what_cannot_is_named(open_page: Open, site: StoreSite, tmp_path: Path) -> None:
     """Those that do not have a chance cannot be chosen; of the others each says what became of it."""
-    old, new = versions_of(
-        site, tmp_path, "switched", ["gone", "kept", "lost", "run"], ["kept", "lost", "run"]
-    )
+    old, new = versions_of(site, tmp_path, "switched", ["gone", "kept", "lost", "run"], ["kept", "lost", "run"])
     jobs = {job["name"]: job["job_id"] for job in old["jobs"]}
     site.operate(jobs["run"], "Start")
     page = settled(open_page("/packages?q=switched"))
@@ -271,11 +257,7 @@ def test_jobs_are_switched_and_what_cannot_is_named(open_page: Open, site: Store
         for name in ("kept", "run", "gone")
         if (one := site.node.call("GET", f"packages/jobs/{jobs[name]}"))
     }
-    assert states == {
-        "kept": (new["id"], "Shutdown"),
-        "run": (new["id"], "Startup"),
-        "gone": (old["id"], "Shutdown"),
-    }
+    assert states == {"kept": (new["id"], "Shutdown"), "run": (new["id"], "Startup"), "gone": (old["id"], "Shutdown")}
 
 
 def test_a_version_is_deleted_once_it_is_seen_who_uses_it(

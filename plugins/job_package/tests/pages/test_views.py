@@ -94,16 +94,9 @@ def check_dialog(page: Page) -> None:
     expect(page.locator("dialog[open]")).to_have_count(0)
 
 
-def test_each_role_sees_what_the_server_lets_it_do(
-    open_page: Open, site: StoreSite, found: Any, watch: Watch
-) -> None:
+def test_each_role_sees_what_the_server_lets_it_do(open_page: Open, site: StoreSite, found: Any, watch: Watch) -> None:
     """UI-11: of uploads, files, deletes, switches and operations, each role has the buttons that are not refused."""
-    wanted = {
-        "viewer": (0, 0, 0, 0),
-        "operator": (0, 0, 3, 0),
-        "editor": (0, 0, 3, 0),
-        "chief": (1, 4, 3, 1),
-    }
+    wanted = {"viewer": (0, 0, 0, 0), "operator": (0, 0, 3, 0), "editor": (0, 0, 3, 0), "chief": (1, 4, 3, 1)}
     seen = {}
     for name in wanted:
         page = settled(open_page(f"/packages?q={found['project']}", name))
@@ -124,9 +117,7 @@ def test_each_role_sees_what_the_server_lets_it_do(
 
 
 def test_an_operator_starts_and_changes_nothing_else(open_page: Open, found: Any) -> None:
-    page = shown(
-        open_page("/me", "operator"), f"/packages/jobs/{found['job']}", "[data-list=package-operations] tr"
-    )
+    page = shown(open_page("/me", "operator"), f"/packages/jobs/{found['job']}", "[data-list=package-operations] tr")
     page.locator("[data-operation=Restart]").click()
     form = dialog(page)
     for label in ("Cron", "Time zone", "Missed fires", "Package version"):

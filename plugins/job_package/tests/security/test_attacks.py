@@ -81,11 +81,7 @@ class Site:
     def upload(self, path: Path, group: str) -> Any:
         """Upload as an admin of all groups, signed with the key that is trusted."""
         project, version = path.name.split("-")[:2]
-        query = {
-            "file": path.name,
-            "groups": group,
-            "signature": sign(self.private, project, version, sha256_of(path)),
-        }
+        query = {"file": path.name, "groups": group, "signature": sign(self.private, project, version, sha256_of(path))}
         answer = requests.post(
             f"{self.node.url}/api/v1/packages",
             params=query,

@@ -57,9 +57,7 @@ def test_environments_share_no_file_that_a_job_could_change(tmp_path: Path) -> N
     dep = make_wheel(tmp_path, "dep", "1.0", {"dep.py": "X = 'dep'\n"})
     first = make_wheel(tmp_path, "first", "1.0", {"first.py": JOB}, requires=["dep"])
     manifest = 'name = "second"\nversion = "1.0"\ndependencies = ["dep"]\n'
-    second = make_archive(
-        tmp_path, "second-1.0", {"dep.py": "X = 'evil'\n", "second.py": JOB, "xwheel.toml": manifest}
-    )
+    second = make_archive(tmp_path, "second-1.0", {"dep.py": "X = 'evil'\n", "second.py": JOB, "xwheel.toml": manifest})
     third = make_wheel(tmp_path, "third", "1.0", {"third.py": JOB}, requires=["dep"])
     with Index(dep) as index:
         site = Site(tmp_path / "site", installer="uv", index=index.url)
@@ -85,9 +83,7 @@ def test_a_dependencys_compiled_module_takes_no_jobs_place(tmp_path: Path, insta
     evil = make_wheel(tmp_path, "evil", "1.0", {place: compiled.read_bytes(), "evil.py": ""})
     manifest = 'name = "acme"\nversion = "1.0"\ndependencies = ["evil"]\n'
     files = {"acme/__init__.py": "", "acme/jobs.py": JOB}
-    wheel = make_wheel(
-        tmp_path, "acme", "1.0", {**files, f"wheels/{evil.name}": evil.read_bytes()}, requires=["evil"]
-    )
+    wheel = make_wheel(tmp_path, "acme", "1.0", {**files, f"wheels/{evil.name}": evil.read_bytes()}, requires=["evil"])
     packed = {**files, "xwheel.toml": manifest, f"wheels/{evil.name}": evil.read_bytes()}
     archive = make_archive(tmp_path, "acme-1.0", packed)
     site = Site(tmp_path / "site", installer=installer)

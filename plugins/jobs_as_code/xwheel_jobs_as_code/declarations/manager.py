@@ -209,9 +209,7 @@ class DeclarationManager:
             for name in fields:
                 if name not in known.fields:
                     said = ", ".join(known.fields)
-                    raise FieldError(
-                        "fields", f"code does not say {name[:64]!r} of job {job_id}; it says {said}"
-                    )
+                    raise FieldError("fields", f"code does not say {name[:64]!r} of job {job_id}; it says {said}")
             # type and expression of a schedule make sense together only
             wanted = {*fields, *SCHEDULE} if not SCHEDULE.isdisjoint(fields) else set(fields)
             made = released(known, wanted, undo=undo, now_ms=now_ms)
@@ -230,11 +228,7 @@ class DeclarationManager:
         live = [item for item in self._site.executors.live(group_id) if item.declared]
         found = states_of(_owner(owner), {Declared(item.release or "", item.declared or "") for item in live})
         made = [
-            Build(
-                declared=item,
-                standing=standing,
-                executors=sum((one.release, one.declared) == item for one in live),
-            )
+            Build(declared=item, standing=standing, executors=sum((one.release, one.declared) == item for one in live))
             for item, standing in found.items()
         ]
         return sorted(made, key=lambda build: (build.standing is not DeclarationState.OWNS, build.declared))
@@ -356,8 +350,7 @@ class DeclarationManager:
                 same = found.get(one.name, [])
                 if len(same) > 1:
                     raise FieldError(
-                        "name",
-                        f"jobs {same[0]} and {same[1]} of the group are both called so: rename or delete one",
+                        "name", f"jobs {same[0]} and {same[1]} of the group are both called so: rename or delete one"
                     )
                 job = known.get(same[0]) if same else None
                 plan = plan_job(one, job, before.get(same[0]) if same else None)
@@ -399,9 +392,7 @@ class DeclarationManager:
                 logger.info("the declared jobs of group %d are compared again: %s", group_id, error)
             else:
                 return done, [*refused.values(), *problems]
-        raise ConflictError(
-            f"the declared jobs of group {group_id} are changed all the time: sync again later"
-        )
+        raise ConflictError(f"the declared jobs of group {group_id} are changed all the time: sync again later")
 
     def _write_part(
         self, conn: Connection, group_id: int, caller: Declared, plans: Sequence[JobPlan], now_ms: int
@@ -431,13 +422,9 @@ class DeclarationManager:
     def _lock_owner(self, conn: Connection, group_id: int, caller: Declared) -> None:
         owner = owners.get_owner(conn, group_id, lock=True)
         if _declared(owner) != caller:
-            raise ConflictError(
-                f"release {owner.release} took the declared jobs of group {group_id} meanwhile"
-            )
+            raise ConflictError(f"release {owner.release} took the declared jobs of group {group_id} meanwhile")
 
-    def _write_one(
-        self, conn: Connection, plan: JobPlan, locked: Mapping[int, Job], group_id: int, now_ms: int
-    ) -> Job:
+    def _write_one(self, conn: Connection, plan: JobPlan, locked: Mapping[int, Job], group_id: int, now_ms: int) -> Job:
         """Write one job, and return it.
 
         Raises:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from xwheel.errors import DuplicateError
-from xwheel.storage.database.rows import IN_LIMIT, in_parts
+from xwheel.storage.database.rows import IN_LIMIT, hold, in_parts
 
 from xwheel_jobs_as_code.declarations.tables import declaration_owner
 
@@ -29,6 +29,8 @@ def get_owner(conn: Connection, group_id: int, *, lock: bool = False) -> Declara
     """Return whose declarations a group follows; ``lock`` holds the row, which :func:`insert_owner` made."""
     query = select(declaration_owner).where(declaration_owner.c.group_id == group_id)
     row = conn.execute(query.with_for_update() if lock else query).one_or_none()
+    if lock:
+        hold(conn, "owner", [group_id])
     return DeclarationOwner(group_id=group_id) if row is None else DeclarationOwner(**row._mapping)
 
 
@@ -36,25 +38,16 @@ def get_owners(conn: Connection, group_ids: Collection[int]) -> dict[int, Declar
     """Return whose declarations groups follow, by group; those that never synced are missing."""
     query = select(declaration_owner)
     rows = in_parts(
-        conn,
-        sorted(group_ids),
-        IN_LIMIT,
-        lambda part: query.where(declaration_owner.c.group_id.in_(list(part))),
+        conn, sorted(group_ids), IN_LIMIT, lambda part: query.where(declaration_owner.c.group_id.in_(list(part)))
     )
     return {row.group_id: DeclarationOwner(**row._mapping) for row in rows}
 
 
 def list_owners(
-    conn: Connection,
-    *,
-    after_id: int = 0,
-    limit: int | None = None,
-    groups: Collection[int] | None = None,
+    conn: Connection, *, after_id: int = 0, limit: int | None = None, groups: Collection[int] | None = None
 ) -> list[DeclarationOwner]:
     """Return all that ever synced, by group; only those of some ``groups`` unless None."""
-    query = select(declaration_owner).where(
-        declaration_owner.c.group_id > after_id, declaration_owner.c.release != ""
-    )
+    query = select(declaration_owner).where(declaration_owner.c.group_id > after_id, declaration_owner.c.release != "")
     if groups is not None:
         query = query.where(declaration_owner.c.group_id.in_(sorted(groups)))
     rows = conn.execute(query.order_by(declaration_owner.c.group_id).limit(limit))
@@ -81,6 +74,4 @@ def insert_owner(conn: Connection, group_id: int) -> None:
 
 def update_owner(conn: Connection, group_id: int, values: Mapping[str, Any]) -> None:
     """Write changed columns of a group's row, which is locked."""
-    conn.execute(
-        update(declaration_owner).where(declaration_owner.c.group_id == group_id).values(**dict(values))
-    )
+    conn.execute(update(declaration_owner).where(declaration_owner.c.group_id == group_id).values(**dict(values)))

@@ -144,9 +144,7 @@ def states_of(owner: Owner, live: Iterable[Declared]) -> dict[Declared, Declarat
 
 def conflicts(owner: Owner, live: Iterable[Declared]) -> list[Declared]:
     """Return what live executors declare under the owner's release in another way than the owner."""
-    return sorted(
-        item for item, found in states_of(owner, live).items() if found is DeclarationState.CONFLICTS
-    )
+    return sorted(item for item, found in states_of(owner, live).items() if found is DeclarationState.CONFLICTS)
 
 
 def _known(live: Iterable[Declared]) -> list[Declared]:

@@ -169,9 +169,7 @@ def plan_job(wanted: WantedJob, job: Job | None, record: DeclaredJob | None) -> 
     )
 
 
-def settled(
-    record: DeclaredJob, job: Job, kept: Collection[str], told: Mapping[str, BadDeclaration]
-) -> DeclaredJob:
+def settled(record: DeclaredJob, job: Job, kept: Collection[str], told: Mapping[str, BadDeclaration]) -> DeclaredJob:
     """Return what is kept of a job after a sync: whether code declares it still, and what is wrong with that.
 
     Args:
@@ -204,9 +202,7 @@ def fires_anew(plan: JobPlan, group_id: int, now_ms: int) -> Job | None:
     if not (plan.starts or (plan.job.enabled and plan.changes and not plan.stops)):
         return None
     merged = structs.replace(plan.job, **plan.values)
-    same = all(
-        getattr(merged, name) == getattr(plan.job, name) for name in ("schedule_type", "schedule_conf")
-    )
+    same = all(getattr(merged, name) == getattr(plan.job, name) for name in ("schedule_type", "schedule_conf"))
     return merged if same else structs.replace(merged, anchor_ms=now_ms)
 
 
@@ -231,8 +227,6 @@ def beyond_time(error: Exception) -> ScheduleError:
 def released(known: DeclaredJob, fields: Collection[str], *, undo: bool, now_ms: int) -> DeclaredJob:
     """Return what is known of a job once fields, none for all, are released from code, or given back to it."""
     if not fields:
-        return replace(
-            known, is_released=not undo, released=() if undo else known.released, updated_ms=now_ms
-        )
+        return replace(known, is_released=not undo, released=() if undo else known.released, updated_ms=now_ms)
     names = set(known.released).difference(fields) if undo else set(known.released).union(fields)
     return replace(known, released=tuple(sorted(names)), updated_ms=now_ms)

@@ -39,9 +39,7 @@ class DeclarationResources:
         """Return the resources."""
         manager = self.manager = DeclarationManager(site, gone_ms=self._gone_ms)
         return (
-            ResourceRoute(
-                "/declarations", Declarations(site, manager), {"GET": Need(Permission.READ, Of.SOME)}
-            ),
+            ResourceRoute("/declarations", Declarations(site, manager), {"GET": Need(Permission.READ, Of.SOME)}),
             ResourceRoute(
                 "/declarations/sync",
                 DeclarationsSync(site, manager, self._limit),

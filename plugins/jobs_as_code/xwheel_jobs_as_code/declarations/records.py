@@ -59,9 +59,7 @@ class DeclaredJob:
 def get_declared(conn: Connection, ids: Collection[int]) -> dict[int, DeclaredJob]:
     """Return what code says of jobs, by id; those that it never declared are missing."""
     query = select(declared_job)
-    rows = in_parts(
-        conn, sorted(ids), IN_LIMIT, lambda part: query.where(declared_job.c.job_id.in_(list(part)))
-    )
+    rows = in_parts(conn, sorted(ids), IN_LIMIT, lambda part: query.where(declared_job.c.job_id.in_(list(part))))
     return {row.job_id: _declared(row) for row in rows}
 
 
@@ -92,9 +90,7 @@ def save_declared(conn: Connection, item: DeclaredJob) -> None:
     """Write what code says of a job whose row is locked."""
     values = _values(item)
     same = declared_job.c.job_id == item.job_id
-    if conn.execute(update(declared_job).where(same).values(values)).rowcount == 0 and not _is_there(
-        conn, item.job_id
-    ):
+    if conn.execute(update(declared_job).where(same).values(values)).rowcount == 0 and not _is_there(conn, item.job_id):
         conn.execute(insert(declared_job).values(job_id=item.job_id, **values))
 
 
@@ -112,9 +108,7 @@ def _values(item: DeclaredJob) -> dict[str, Any]:
 
 def _is_there(conn: Connection, job_id: int) -> bool:
     """Return whether there is a row: an update that changes nothing counts none on some servers."""
-    return (
-        conn.execute(select(declared_job.c.job_id).where(declared_job.c.job_id == job_id)).first() is not None
-    )
+    return conn.execute(select(declared_job.c.job_id).where(declared_job.c.job_id == job_id)).first() is not None
 
 
 def _declared(row: Row[Any]) -> DeclaredJob:

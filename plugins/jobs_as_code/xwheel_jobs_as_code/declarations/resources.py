@@ -59,9 +59,7 @@ class Declarations:
         """List whose declarations the jobs of which group follow, and what else live executors declare, by group."""
         query = take_query(req, PageQuery)
         with self._db.read() as conn:
-            followed = owners.list_owners(
-                conn, after_id=query.after, limit=query.limit + 1, groups=readable_groups()
-            )
+            followed = owners.list_owners(conn, after_id=query.after, limit=query.limit + 1, groups=readable_groups())
             groups = executors.get_groups(conn, [owner.group_id for owner in followed])
         others = self._manager.conflicting(followed)
         items = []
@@ -110,9 +108,7 @@ class DeclarationsSync:
         table = take_table(req, self._limit)
         found = table.get("jobs")
         if found is not None and (not isinstance(found, list) or len(found) > MAX_JOBS):
-            raise InputError(
-                "jobs", f"must be a list of at most {MAX_JOBS}, or null", {"max_items": MAX_JOBS}
-            )
+            raise InputError("jobs", f"must be a list of at most {MAX_JOBS}, or null", {"max_items": MAX_JOBS})
         message = read_fields(DeclarationSync, {**table, "jobs": None})
         with self._db.read() as conn:
             group = executors.find_group(conn, message.app_name)
@@ -136,12 +132,7 @@ class DeclarationsSync:
             wanted, bad = read_jobs(found)
             bad += [BadDeclaration(one.name, one.place, one.field, one.reason) for one in message.broken]
             result = manager.sync(
-                group.id,
-                caller,
-                wanted,
-                bad,
-                is_executor=bool(message.instance),
-                dry_run=message.dry_run,
+                group.id, caller, wanted, bad, is_executor=bool(message.instance), dry_run=message.dry_run
             )
         reply(resp, _report(message.app_name, result))
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.component.api.conftest import EXECUTOR_TOKEN, LIMIT, TOKEN, Api
 from tests.support.routes import DESCRIPTION, PUBLIC, ROUTES, SIGN_IN
-from xwheel.access.rights import NO_GATES
+from xwheel.access.rights import Rights
 from xwheel.access.tokens import MOST_LOOKS, TokenStore
 from xwheel.api.app import ROUTES as ROUTES_OF_THE_CORE
 from xwheel.api.http.auth import ApiGate, GuardedApp
@@ -130,12 +130,12 @@ def test_every_digest_is_compared_in_constant_time(api: Api, monkeypatch: pytest
         return compare(left, right)
 
     monkeypatch.setattr(hmac, "compare_digest", spy)
-    assert TokenStore(api.db, api.clock, NO_GATES).find(TOKEN).name == "tests"
+    assert TokenStore(api.db, api.clock, Rights({})).find(TOKEN).name == "tests"
     assert seen == [tokens.digest_token(TOKEN), tokens.digest_token("another-token")]
 
 
 def test_a_new_token_counts_and_an_old_one_ends_within_a_second(api: Api) -> None:
-    store = TokenStore(api.db, api.clock, NO_GATES)
+    store = TokenStore(api.db, api.clock, Rights({}))
     assert store.find(TOKEN).name == "tests"
     api.db.transaction(lambda conn: tokens.replace_token(conn, "tests", "replacement", 1))
     api.clock.advance(1000)
@@ -145,7 +145,7 @@ def test_a_new_token_counts_and_an_old_one_ends_within_a_second(api: Api) -> Non
 
 def test_a_new_token_counts_at_once(api: Api) -> None:
     """Anyone who makes one on the database, or on another node, need not wait a second to use it."""
-    store = TokenStore(api.db, api.clock, NO_GATES)
+    store = TokenStore(api.db, api.clock, Rights({}))
     assert store.find("made elsewhere") is None
     api.db.transaction(lambda conn: tokens.insert_token(conn, "new", "made elsewhere", 1))
     assert store.find("made elsewhere").name == "new"
@@ -155,7 +155,7 @@ def test_tokens_are_read_a_few_times_a_second(api: Api, monkeypatch: pytest.Monk
     reads: list[int] = []
     known = tokens.list_tokens
     monkeypatch.setattr(tokens, "list_tokens", lambda conn: reads.append(1) or known(conn))
-    store = TokenStore(api.db, api.clock, NO_GATES)
+    store = TokenStore(api.db, api.clock, Rights({}))
     for _ in range(50):
         store.find("wrong")
     assert len(reads) == 1 + MOST_LOOKS
@@ -175,8 +175,7 @@ def test_a_route_that_does_not_say_what_it_needs_stops_the_start(api: Api) -> No
 
     proxies = TrustedProxies()
     gates = PluginGates({}, api.site, proxies)
-    parts = api.parts
-    app = GuardedApp(ApiGate(parts.db, parts.access.tokens, gates, parts.clock, proxies, parts.audit))
+    app = GuardedApp(ApiGate(api.parts, gates, proxies, lambda: None))
     for needs in (None, {}, {"POST": CALLER}, {"GET": CALLER, "POST": CALLER}):
         with pytest.raises(ConfigError, match="must say what each of GET needs"):
             app.add_route("/open", Open(), needs=needs)

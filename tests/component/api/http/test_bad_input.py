@@ -24,9 +24,7 @@ def job(api: Api) -> dict[str, Any]:
     return api.job(**CRON, enabled=True)
 
 
-def check(
-    api: Api, method: str, path: str, body: object, status: int, field: str | None, **options: Any
-) -> Any:
+def check(api: Api, method: str, path: str, body: object, status: int, field: str | None, **options: Any) -> Any:
     """Make a call that must be refused without a trace, and return its problem."""
     before = api.rows()
     answer = api.call(method, path, body, **options)
@@ -155,9 +153,7 @@ def test_a_body_that_is_no_object_is_refused(
 
 
 @pytest.mark.parametrize(("method", "path"), BODIES)
-def test_a_large_body_without_a_length_is_refused(
-    api: Api, job: dict[str, Any], method: str, path: str
-) -> None:
+def test_a_large_body_without_a_length_is_refused(api: Api, job: dict[str, Any], method: str, path: str) -> None:
     extras = {"wsgi.input_terminated": True, "CONTENT_LENGTH": ""}
     check(api, method, path, BIG, 413, "body", extras=extras)
 
@@ -266,9 +262,7 @@ def test_a_wrong_method_is_405_with_the_right_ones(
     assert set(api.call(method, path).headers["allow"].split(", ")) == allowed
 
 
-@pytest.mark.parametrize(
-    "content_type", ["text/plain", "application/x-www-form-urlencoded", "", "multipart/form-data"]
-)
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "", "multipart/form-data"])
 def test_the_content_type_is_not_looked_at(api: Api, content_type: str) -> None:
     answer = api.call("POST", "groups", {"app_name": "demo"}, headers={"Content-Type": content_type})
     assert answer.status_code == 201
@@ -302,11 +296,7 @@ def test_a_busy_database_is_503_and_may_be_tried_again(
 
 
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=20),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3),
     max_leaves=8,
 )

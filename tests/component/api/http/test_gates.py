@@ -101,12 +101,7 @@ def test_a_gate_is_shown_the_head_of_a_call(db: Database) -> None:
     )
     (call,) = gate.asked
     assert (call.method, call.path) == ("GET", "/api/v1/groups")
-    assert (call.address, call.peer, call.host, call.is_https) == (
-        "192.0.2.7",
-        "10.0.0.9",
-        "jobs.example.com",
-        True,
-    )
+    assert (call.address, call.peer, call.host, call.is_https) == ("192.0.2.7", "10.0.0.9", "jobs.example.com", True)
     assert call.cookies == {"badge": ("a", "c")}
     assert call.headers["x-forwarded-for"] == "192.0.2.7"
 
@@ -149,11 +144,7 @@ class StrangePageError(ForbiddenError):
 
 def test_a_gate_may_refuse_and_say_who_was_refused(db: Database) -> None:
     errors = iter(
-        [
-            AuthError("X-Badge: it has ended"),
-            StolenError("X-Badge: it was stolen"),
-            StrangePageError("badge", "no"),
-        ]
+        [AuthError("X-Badge: it has ended"), StolenError("X-Badge: it was stolen"), StrangePageError("badge", "no")]
     )
 
     def refuse(call: CallHead) -> None:
@@ -256,9 +247,7 @@ class TestTokensOfAccounts:
         gate.known = {}
         assert self.call(api).status_code == 401
 
-    @pytest.mark.parametrize(
-        "known", [KeyError(7), {7: "ann"}, None, {7: TokenOwner(name="ann", grants="all")}]
-    )  # type: ignore[arg-type]
+    @pytest.mark.parametrize("known", [KeyError(7), {7: "ann"}, None, {7: TokenOwner(name="ann", grants="all")}])  # type: ignore[arg-type]
     def test_a_gate_that_fails_opens_none(self, db: Database, known: Any) -> None:
         gate = Badges(lambda call: None)
         api = with_gates(db, gate)

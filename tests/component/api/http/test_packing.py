@@ -10,20 +10,14 @@ from tests.component.api.conftest import TOKEN, Api
 
 
 def get(api: Api, path: str, **headers: str) -> Any:
-    sent = {
-        "Authorization": f"Bearer {TOKEN}",
-        **{key.replace("_", "-"): value for key, value in headers.items()},
-    }
+    sent = {"Authorization": f"Bearer {TOKEN}", **{key.replace("_", "-"): value for key, value in headers.items()}}
     return api.management.simulate_request("GET", f"/api/v1/{path}", headers=sent)
 
 
 def test_a_large_list_is_packed_for_who_takes_that(api: Api) -> None:
     for number in range(20):
         api.management.simulate_request(
-            "POST",
-            "/api/v1/groups",
-            json={"app_name": f"group-{number}"},
-            headers={"Authorization": f"Bearer {TOKEN}"},
+            "POST", "/api/v1/groups", json={"app_name": f"group-{number}"}, headers={"Authorization": f"Bearer {TOKEN}"}
         )
     packed, plain = get(api, "groups", Accept_Encoding="gzip, br"), get(api, "groups")
     assert len(plain.json["items"]) >= 20

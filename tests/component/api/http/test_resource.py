@@ -23,9 +23,7 @@ def is_of(part: object, hint: Any) -> bool:
     return any(getattr(kind, "_is_protocol", False) for kind in kinds) or isinstance(part, kinds)
 
 
-@pytest.mark.parametrize(
-    "kind", dict.fromkeys(kind for kind, _ in ROUTES.values()), ids=lambda kind: kind.__name__
-)
+@pytest.mark.parametrize("kind", dict.fromkeys(kind for kind, _ in ROUTES.values()), ids=lambda kind: kind.__name__)
 def test_each_part_is_of_the_type_that_a_resource_says(api: Api, kind: type[Resource]) -> None:
     # tests have others in their place
     parts = with_parts(api.parts, listeners=object.__new__(RunFeed))

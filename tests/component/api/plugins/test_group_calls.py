@@ -70,8 +70,7 @@ def test_a_call_is_made_as_the_group_whose_token_is_shown(api: Api) -> None:
     assert call.actor.grants.groups_with(Permission.EDIT) == {orders.group_id}
     assert current_actor() is NODE
     posted = orders.client.simulate_post(
-        "/xxl-job-admin//api/playToy/",
-        headers={TOKEN_HEADER: orders.token, APP_NAME_HEADER: "orders"},
+        "/xxl-job-admin//api/playToy/", headers={TOKEN_HEADER: orders.token, APP_NAME_HEADER: "orders"}
     )
     assert posted.json["msg"] == "played"
 

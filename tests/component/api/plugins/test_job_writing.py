@@ -30,12 +30,7 @@ def writer(api: Api) -> JobWriter:
 
 
 def values(group_id: int, name: str, **changes: Any) -> dict[str, Any]:
-    return {
-        **job_values(name=name, group_id=group_id),
-        "schedule_type": "FIX_RATE",
-        "schedule_conf": "10s",
-        **changes,
-    }
+    return {**job_values(name=name, group_id=group_id), "schedule_type": "FIX_RATE", "schedule_conf": "10s", **changes}
 
 
 def test_jobs_are_created_changed_started_and_stopped_in_one_transaction(api: Api, writer: JobWriter) -> None:

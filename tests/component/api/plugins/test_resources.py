@@ -17,16 +17,7 @@ from tests.support.job_calls import Tenant
 from tests.support.parts import with_parts
 from xwheel.api.app import build_management_app
 from xwheel.errors import ConfigError, NotFoundError, PluginError
-from xwheel.plugin import (
-    CALLER,
-    PUBLIC,
-    Need,
-    OfObject,
-    Operation,
-    Permission,
-    PluginSite,
-    ResourceRoute,
-)
+from xwheel.plugin import CALLER, PUBLIC, Need, OfObject, Operation, Permission, PluginSite, ResourceRoute
 from xwheel.plugin.registries import Registry
 
 
@@ -166,14 +157,8 @@ def test_a_page_may_be_at_the_root(api: Api) -> None:
     [
         (ResourceRoute("/jobs/{job_id:id}", Toy(), {"GET": CALLER, "DELETE": CALLER}), "it is there already"),
         (ResourceRoute("/toys", Toy(), {"GET": CALLER}), "must say what each of DELETE, GET needs"),
-        (
-            ResourceRoute("/healthz", Toy(), {"GET": CALLER, "DELETE": CALLER}, at_root=True),
-            "is there already",
-        ),
-        (
-            ResourceRoute("/api/toys", Toy(), {"GET": CALLER, "DELETE": CALLER}, at_root=True),
-            "which has no /api",
-        ),
+        (ResourceRoute("/healthz", Toy(), {"GET": CALLER, "DELETE": CALLER}, at_root=True), "is there already"),
+        (ResourceRoute("/api/toys", Toy(), {"GET": CALLER, "DELETE": CALLER}, at_root=True), "which has no /api"),
         (ResourceRoute("toys", Toy(), {"GET": CALLER, "DELETE": CALLER}), "is no path"),
         (ResourceRoute("/toys", Toy(), {"GET": "anyone", "DELETE": CALLER}), "as a Need"),  # type: ignore[dict-item]
         ("/toys", "must return objects of ResourceRoute"),

@@ -75,17 +75,13 @@ def viewer_of(api: Api, group_id: int) -> str:
     """Return a token that may only read one group."""
     made = "token-of-a-viewer-of-one-group"
     api.db.transaction(
-        lambda conn: tokens.insert_token(
-            conn, "viewer", made, 0, grants=Grants(groups={group_id: Grant(Role.VIEWER)})
-        )
+        lambda conn: tokens.insert_token(conn, "viewer", made, 0, grants=Grants(groups={group_id: Grant(Role.VIEWER)}))
     )
     return made
 
 
 def group(api: Api, name: str) -> int:
-    return api.db.transaction(
-        lambda conn: executors.insert_group(conn, app_name=name, title=name, now_ms=0)
-    ).id
+    return api.db.transaction(lambda conn: executors.insert_group(conn, app_name=name, title=name, now_ms=0)).id
 
 
 def test_a_call_is_handed_over_with_its_fields_and_its_caller(api: Api) -> None:
@@ -184,8 +180,7 @@ def test_what_a_plugin_raises_names_it_and_tells_nothing_else(
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [None, {"a": 1}, RouteReply(status=500), RouteReply(value=object()), RouteReply(headers={"X-A": "b"})],
+    "reply", [None, {"a": 1}, RouteReply(status=500), RouteReply(value=object()), RouteReply(headers={"X-A": "b"})]
 )
 def test_what_is_no_answer_is_the_plugins_failure(api: Api, reply: Any) -> None:
     answer = Clients(api, lambda site: [route(lambda call: reply)]).call()
@@ -220,17 +215,14 @@ def test_a_body_comes_in_pieces_and_has_a_limit(api: Api) -> None:
         return RouteReply(value={"sum": sum(sizes), "most": max(sizes, default=0)})
 
     clients = Clients(
-        api,
-        lambda site: [route(count, "POST", max_body_bytes=200_000), route(count, "PUT", max_body_bytes=0)],
+        api, lambda site: [route(count, "POST", max_body_bytes=200_000), route(count, "PUT", max_body_bytes=0)]
     )
     assert clients.call("POST", body=b"x" * 200_000).json == {"sum": 200_000, "most": 65_536}
     for method, size in (("POST", 200_001), ("PUT", 1)):
         answer = clients.call(method, body=b"x" * size)
         assert (answer.status_code, answer.json["type"]) == (413, "urn:xwheel:problem:body-too-large")
     assert clients.routes.limit_of("POST", "/api/v1/toys") == 200_000
-    assert (
-        clients.routes.limit_of("PUT", "/api/v1/toys") == clients.routes.limit_of("POST", "/api/v1/jobs") == 0
-    )
+    assert clients.routes.limit_of("PUT", "/api/v1/toys") == clients.routes.limit_of("POST", "/api/v1/jobs") == 0
     reader = Actor(kind=ActorKind.TOKEN, grants=Grants())
     assert clients.routes.refuses_body(reader, "POST", "/api/v1/toys")
     assert not clients.routes.refuses_body(reader, "POST", "/api/v1/jobs")
@@ -240,11 +232,7 @@ def test_json_bodies_are_read_as_ours(api: Api) -> None:
     clients = Clients(api, lambda site: [route(lambda call: RouteReply(value=call.json()), "POST")])
     assert clients.call("POST", body=b'{"a": 1}').json == {"a": 1}
     assert clients.call("POST").json == {}
-    assert [clients.call("POST", body=body).status_code for body in (b"{", b"[]", b"[" * 100_000)] == [
-        400,
-        422,
-        400,
-    ]
+    assert [clients.call("POST", body=body).status_code for body in (b"{", b"[]", b"[" * 100_000)] == [400, 422, 400]
 
 
 def test_changes_are_recorded(api: Api) -> None:
@@ -253,9 +241,7 @@ def test_changes_are_recorded(api: Api) -> None:
 
     def make(site: PluginSite) -> Sequence[Route]:
         def careful(call: RouteCall) -> RouteReply:
-            site.database.transaction(
-                lambda conn: site.record(conn, "toy.paint", "toy", 5, after={"red": True})
-            )
+            site.database.transaction(lambda conn: site.record(conn, "toy.paint", "toy", 5, after={"red": True}))
             return RouteReply()
 
         return [route(quiet, "DELETE", "/{toy_id:id}"), route(careful, "PUT", "/{toy_id:id}"), route(quiet)]
@@ -304,11 +290,7 @@ def test_a_file_is_sent_whole_or_in_part(api: Api, tmp_path: Path) -> None:
     assert whole.headers["content-disposition"] == "attachment; filename*=UTF-8''a%20%22toy%22.bin"
     for ask in (clients.call, lambda **more: clients.fetch("/x", **more)):
         part = ask(headers={"Range": "bytes=4-6"})
-        assert (part.status_code, part.content, part.headers["content-range"]) == (
-            206,
-            b"456",
-            "bytes 4-6/10",
-        )
+        assert (part.status_code, part.content, part.headers["content-range"]) == (206, b"456", "bytes 4-6/10")
         assert ask(headers={"Range": "bytes=50-"}).status_code == 416
         assert ask(headers={"Range": "bytes=4-6", "If-Range": '"v0"'}).content == b"0123456789"
     path.unlink()

@@ -34,7 +34,7 @@ from xwheel.plugin import (
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.executors.calls import Answered
 from xwheel.wire import codec, contract
-from xwheel.wire.codec.logs import encode_log_parts
+from xwheel.wire.codec import encode_log_parts
 from xwheel.wire.contract import TOKEN_HEADER
 from xwheel.wire.messages import LogData, RegistryRequest, Response
 
@@ -54,9 +54,7 @@ class Keeper:
     chapters: Mapping[str, str] = {}
 
     def __init__(self) -> None:
-        self.read: Callable[[Run, int], Any] = lambda run, line: LogText(
-            line, line + 1, "kept\n", False, "store"
-        )
+        self.read: Callable[[Run, int], Any] = lambda run, line: LogText(line, line + 1, "kept\n", False, "store")
         self.take: Callable[[Sequence[LogPart]], Any] = lambda parts: [
             LogReceipt(run_id=part.run_id, next_line=7) for part in parts
         ]
@@ -78,9 +76,7 @@ class Keeper:
             raise self.wants
         return self.wants  # type: ignore[no-any-return]
 
-    def take_logs(
-        self, instance: str, parts: Sequence[LogPart], group_id: int | None
-    ) -> Sequence[LogReceipt]:
+    def take_logs(self, instance: str, parts: Sequence[LogPart], group_id: int | None) -> Sequence[LogReceipt]:
         self.taken.append((instance, group_id))
         return self.take(parts)  # type: ignore[no-any-return]
 
@@ -100,9 +96,7 @@ class Site:
         api.runs(make_run(1, group_id=group, state=RunState.RUNNING, address=ADDRESS))
 
     def log(self, query: str = "") -> Any:
-        return self.management.simulate_get(
-            f"/api/v1/runs/1/log{query}", headers={"Authorization": f"Bearer {TOKEN}"}
-        )
+        return self.management.simulate_get(f"/api/v1/runs/1/log{query}", headers={"Authorization": f"Bearer {TOKEN}"})
 
     def call(self, name: str, body: bytes) -> Any:
         return self.executor.simulate_post(
@@ -139,9 +133,7 @@ def test_a_plugin_that_has_logs_is_read_first(site: Site) -> None:
 
 
 def test_it_reads_at_executors_as_the_core_does(site: Site) -> None:
-    site.api.asked.logs = lambda _, line: LogData(
-        from_line=line, to_line=line, content="there\n", is_end=False
-    )
+    site.api.asked.logs = lambda _, line: LogData(from_line=line, to_line=line, content="there\n", is_end=False)
     site.keeper.read = site.keeper.site.executors.logs.read_log
     assert (site.log().json["content"], site.log().json["place"]) == ("there\n", "executor")
 
@@ -176,14 +168,7 @@ def test_what_executors_ship_goes_to_it(site: Site) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        LogStoreError("the store is full"),
-        SystemExit(3),
-        KeyError("x"),
-        None,
-        ["nothing"],
-        [LogReceipt(run_id=99)],
-    ],
+    [LogStoreError("the store is full"), SystemExit(3), KeyError("x"), None, ["nothing"], [LogReceipt(run_id=99)]],
 )
 def test_what_it_cannot_take_is_sent_again_later(site: Site, answer: Any) -> None:
     def take(parts: Sequence[LogPart]) -> Any:
@@ -197,9 +182,7 @@ def test_what_it_cannot_take_is_sent_again_later(site: Site, answer: Any) -> Non
     assert found.json["msg"] == "the log store takes no lines now: send them again later"
 
 
-@pytest.mark.parametrize(
-    ("wants", "told"), [(True, True), (False, False), ("yes", False), (SystemExit(), False)]
-)
+@pytest.mark.parametrize(("wants", "told"), [(True, True), (False, False), ("yes", False), (SystemExit(), False)])
 def test_executors_are_told_whether_to_ship(site: Site, wants: Any, told: bool) -> None:
     site.keeper.wants = wants
     assert site.beat()["data"] == {"shipLogs": told}
@@ -210,10 +193,7 @@ def test_without_a_plugin_nothing_is_wanted_taken_or_searched(api: Api) -> None:
     site.executor = api.executor
     assert site.beat()["data"] == {"shipLogs": False}
     answer = site.ship().json
-    assert (answer["code"], "no plugin that is installed here takes logs" in answer["msg"]) == (
-        500,
-        True,
-    )
+    assert (answer["code"], "no plugin that is installed here takes logs" in answer["msg"]) == (500, True)
     assert api.call("GET", "runs/1/log/search?text=a").status_code == 404
 
 

@@ -75,9 +75,7 @@ def test_lists_are_paged_by_name(api: Api) -> None:
         ({"weekdays": "SUN", "without": [[]]}, "calendar.without"),
     ],
 )
-def test_a_definition_that_cannot_be_understood_is_not_written(
-    api: Api, body: dict[str, Any], field: str
-) -> None:
+def test_a_definition_that_cannot_be_understood_is_not_written(api: Api, body: dict[str, Any], field: str) -> None:
     api.calendar("cn", weekdays="SUN")
     check(api, "PUT", "calendars/cn", body, 422, field)
     check(api, "PUT", "calendars/other", body, 422, field)
@@ -86,9 +84,7 @@ def test_a_definition_that_cannot_be_understood_is_not_written(
 
 def test_a_definition_has_a_limit_that_its_longest_useful_form_keeps(api: Api) -> None:
     # what a definition can hold, written without a blank; stored it may be longer by one for each entry
-    stretches = [
-        f"2026-{i // 60 % 12 + 1:02d}-01T00:{i % 60:02d}..2027-01-01T00:00" for i in range(MAX_ENTRIES)
-    ]
+    stretches = [f"2026-{i // 60 % 12 + 1:02d}-01T00:{i % 60:02d}..2027-01-01T00:00" for i in range(MAX_ENTRIES)]
     body = json.dumps({"times": stretches}, separators=(",", ":"))
     padded = body.encode().ljust(MAX_CALENDAR_BYTES)
     assert api.call("PUT", "calendars/long", padded).status_code == 201
@@ -134,9 +130,7 @@ def test_a_change_moves_the_next_fire_of_started_jobs_that_use_it(api: Api) -> N
     api.clock.advance(1)
     api.calendar("closed", dates=["2026-01-01..2026-01-10"])
 
-    after = {
-        name: api.call("GET", f"jobs/{job['id']}").json for name, job in (("a", started), ("b", stopped))
-    }
+    after = {name: api.call("GET", f"jobs/{job['id']}").json for name, job in (("a", started), ("b", stopped))}
     assert after["a"]["next_fire_ms"] == NOW + 10 * DAY_MS + DAY_MS // 2
     assert after["a"]["revision"] == started["revision"] + 1
     assert after["b"] == stopped

@@ -162,14 +162,8 @@ def test_addresses_are_entered_with_the_name_of_a_secret_of_the_group(api: Api) 
 @pytest.mark.parametrize(
     ("entered", "words"),
     [
-        (
-            [{"address": "http://10.0.0.1:9999", "secret": "billing-1"}],
-            "no live executor secret of this group",
-        ),
-        (
-            [{"address": "http://10.0.0.1:9999", "secret": "shared"}],
-            "cannot be named",
-        ),
+        ([{"address": "http://10.0.0.1:9999", "secret": "billing-1"}], "no live executor secret of this group"),
+        ([{"address": "http://10.0.0.1:9999", "secret": "shared"}], "cannot be named"),
         ([{"address": "ftp://10.0.0.1"}], "http"),
         ([{"address": "http://169.254.169.254:80"}], "169.254.169.254"),
         ([{"address": "http://10.0.0.1:9999"}, {"address": "http://10.0.0.1:9999/"}], "twice"),
@@ -181,10 +175,7 @@ def test_an_address_that_cannot_be_is_refused(api: Api, entered: list[dict[str, 
     group_id = api.group("orders")
     api.call("POST", "secrets", {"name": "billing-1", "group_id": api.group("billing")})
     before = api.rows()
-    for method, path, more in (
-        ("PATCH", f"groups/{group_id}", {}),
-        ("POST", "groups", {"app_name": "more"}),
-    ):
+    for method, path, more in (("PATCH", f"groups/{group_id}", {}), ("POST", "groups", {"app_name": "more"})):
         answer = api.call(method, path, {**more, "addresses": entered})
         assert (answer.status_code, answer.json["field"]) == (422, "addresses")
         assert words in answer.json["detail"]
@@ -200,25 +191,16 @@ def test_a_group_is_made_with_addresses_that_need_no_secret(api: Api) -> None:
 def test_a_secret_that_an_address_is_called_with_stays(api: Api) -> None:
     group_id = api.group("orders")
     api.call("POST", "secrets", {"name": "s", "group_id": group_id})
-    api.call(
-        "PATCH", f"groups/{group_id}", {"addresses": [{"address": "http://10.0.0.1:9999", "secret": "s"}]}
-    )
+    api.call("PATCH", f"groups/{group_id}", {"addresses": [{"address": "http://10.0.0.1:9999", "secret": "s"}]})
     answer = api.call("DELETE", "secrets/s")
     assert answer.status_code == 409
     assert "http://10.0.0.1:9999" in answer.json["detail"]
 
 
 def test_a_group_lists_glue_types_that_only_its_executors_know(api: Api) -> None:
-    group = api.call(
-        "POST", "groups", {"app_name": "java", "glue_types": ["GLUE_GROOVY", "GLUE_GROOVY"]}
-    ).json
+    group = api.call("POST", "groups", {"app_name": "java", "glue_types": ["GLUE_GROOVY", "GLUE_GROOVY"]}).json
     assert group["glue_types"] == ["GLUE_GROOVY"]
-    fields = {
-        "group_id": group["id"],
-        "handler": "",
-        "glue_type": "GLUE_GROOVY",
-        "glue_source": "class Job {}",
-    }
+    fields = {"group_id": group["id"], "handler": "", "glue_type": "GLUE_GROOVY", "glue_source": "class Job {}"}
     job = api.job(name="groovy", **fields)
     path = f"groups/{group['id']}"
     kept = api.call("PATCH", path, {"glue_types": ["GLUE_PHP"]})

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.component.api.conftest import Api
+from tests.support.databases import drop_tables
 from xwheel.api.schema.health import HealthCounts, HealthReport, LoopHealthView
 from xwheel.storage.schema import migrate
 
@@ -44,7 +45,7 @@ def test_a_database_that_does_not_answer_makes_the_node_unready_and_stays_alive(
 
 def test_another_schema_makes_the_node_unready(api: Api) -> None:
     assert api.management.simulate_get("/readyz").status_code == 200
-    migrate.downgrade(api.db, "base")
+    drop_tables(api.db)
     api.clock.advance(1000)
     answer = api.management.simulate_get("/readyz")
     assert (answer.status_code, answer.json["failing"]) == (503, ["schema"])
@@ -76,12 +77,7 @@ def test_a_token_is_told_how_the_node_fares_and_what_it_counted(api: Api) -> Non
         partitions=21,
         loops=[LoopHealthView(name="claim", ok=False, age_ms=12_000, failures=3)],
         counts=HealthCounts(
-            deadlocks=1,
-            retries=2,
-            broken_connections=3,
-            clock_steps=4,
-            connections_refused=5,
-            connections_cut=6,
+            deadlocks=1, retries=2, broken_connections=3, clock_steps=4, connections_refused=5, connections_cut=6
         ),
         missing_plugins=["acme"],
     )

@@ -21,12 +21,9 @@ def load(api: Api, job: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("method", "action", "body"),
-    [("PATCH", "", {"name": "b"}), ("POST", "/start", {}), ("POST", "/stop", {})],
+    ("method", "action", "body"), [("PATCH", "", {"name": "b"}), ("POST", "/start", {}), ("POST", "/stop", {})]
 )
-def test_a_change_of_an_old_revision_is_refused(
-    api: Api, method: str, action: str, body: dict[str, Any]
-) -> None:
+def test_a_change_of_an_old_revision_is_refused(api: Api, method: str, action: str, body: dict[str, Any]) -> None:
     job = api.job(schedule_type="FIX_RATE", schedule_conf="5s")
     path = f"jobs/{job['id']}{action}"
     api.call("PATCH", f"jobs/{job['id']}", {"description": "x"})
@@ -53,11 +50,7 @@ def test_a_job_of_another_revision_is_not_deleted(api: Api) -> None:
 
 def test_a_copy_has_the_same_definition_and_is_stopped(api: Api) -> None:
     job = api.job(
-        name="n" * 128,
-        schedule_type="CRON",
-        schedule_conf="0 0 3 * * ?",
-        enabled=True,
-        retry_delays_ms=[1, 2],
+        name="n" * 128, schedule_type="CRON", schedule_conf="0 0 3 * * ?", enabled=True, retry_delays_ms=[1, 2]
     )
     answer = api.call("POST", f"jobs/{job['id']}/copy")
     copy = answer.json
@@ -79,12 +72,7 @@ def test_jobs_are_filtered(api: Api) -> None:
     made = {
         name: api.job(name=name, group_id=group, handler=handler, **more)["id"]
         for name, group, handler, more in [
-            (
-                "Night report",
-                first,
-                "h1",
-                {"schedule_type": "FIX_RATE", "schedule_conf": "5s", "enabled": True},
-            ),
+            ("Night report", first, "h1", {"schedule_type": "FIX_RATE", "schedule_conf": "5s", "enabled": True}),
             ("night", first, "h2", {}),
             ("day_1", second, "h1", {}),
         ]
@@ -106,10 +94,7 @@ def test_jobs_are_filtered(api: Api) -> None:
 
 def test_many_jobs_are_changed_each_for_itself(api: Api) -> None:
     group = api.group()
-    good = [
-        api.job(group_id=group, name=f"j{n}", schedule_type="FIX_RATE", schedule_conf="5s")["id"]
-        for n in range(3)
-    ]
+    good = [api.job(group_id=group, name=f"j{n}", schedule_type="FIX_RATE", schedule_conf="5s")["id"] for n in range(3)]
     never = api.job(group_id=group, name="never")["id"]
     ids = [good[2], 999, never, good[0], good[2]]
     started = api.call("POST", "jobs/bulk/start", {"ids": ids}).json
@@ -138,10 +123,7 @@ def test_many_jobs_are_changed_each_for_itself(api: Api) -> None:
 
 def test_a_job_that_cannot_be_started_stops_no_other(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     group = api.group()
-    ids = [
-        api.job(group_id=group, name=f"j{n}", schedule_type="FIX_RATE", schedule_conf="5s")["id"]
-        for n in range(5)
-    ]
+    ids = [api.job(group_id=group, name=f"j{n}", schedule_type="FIX_RATE", schedule_conf="5s")["id"] for n in range(5)]
     errors: dict[int, Exception] = {
         ids[1]: UnknownNameError("schedule type", "GONE", ()),
         ids[2]: OverflowError("date value out of range"),
@@ -189,12 +171,7 @@ def test_children_are_replaced(api: Api) -> None:
     assert (old.status_code, old.json["revision"]) == (409, 2)
     circle = api.call("PUT", f"jobs/{third['id']}/children", {"children": [{"child_id": first["id"]}]})
     assert (circle.status_code, circle.json["field"]) == (422, "child_id")
-    for wrong in (
-        {},
-        {"children": [{}]},
-        {"children": [{"child_id": 1, "x": 1}]},
-        {"children": [second["id"]]},
-    ):
+    for wrong in ({}, {"children": [{}]}, {"children": [{"child_id": 1, "x": 1}]}, {"children": [second["id"]]}):
         assert api.call("PUT", path, wrong).status_code == 422
     assert api.call("PUT", path, {"children": []}).json["children"] == []
     assert api.call("GET", "jobs/999/children").status_code == 404

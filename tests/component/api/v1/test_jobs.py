@@ -45,9 +45,7 @@ def _calendars(api: Api) -> None:
 
 
 def planned(api: Api, job_id: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = api.call("GET", "runs", params={"job_id": job_id, "state": "planned"}).json[
-        "items"
-    ]
+    found: list[dict[str, Any]] = api.call("GET", "runs", params={"job_id": job_id, "state": "planned"}).json["items"]
     return found
 
 
@@ -83,9 +81,7 @@ def test_a_change_keeps_what_it_does_not_name(api: Api) -> None:
     assert (endless["end_ms"], endless["revision"]) == (None, 3)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in FIELDS if name not in {"glue_type", "schedule_type", "handler"}]
-)
+@pytest.mark.parametrize("name", [name for name in FIELDS if name not in {"glue_type", "schedule_type", "handler"}])
 def test_every_field_can_be_changed(api: Api, name: str) -> None:
     made = api.job(schedule_type="CRON", schedule_conf="0 0 0 * * ?")
     changed = api.call("PATCH", f"jobs/{made['id']}", {name: FIELDS[name]})
@@ -112,16 +108,12 @@ def test_a_change_of_nothing_is_refused(api: Api, body: dict[str, Any]) -> None:
 
 
 def test_the_calendars_of_a_job_that_do_not_change_cancel_nothing(api: Api) -> None:
-    made = api.job(
-        schedule_type="CRON", schedule_conf="0 0 12 * * ?", calendar_require=["open"], enabled=True
-    )
+    made = api.job(schedule_type="CRON", schedule_conf="0 0 12 * * ?", calendar_require=["open"], enabled=True)
     same = {"calendar_require": ["open"], "calendar_exclude": [], "param": "new"}
     changed = api.call("PATCH", f"jobs/{made['id']}", same).json
     # one step for the edit; working out the next fire again would take another
     assert changed == {**made, "param": "new", "revision": made["revision"] + 1}
-    other = api.call(
-        "PATCH", f"jobs/{made['id']}", {"calendar_exclude": ["cn-holidays"], "calendar_require": []}
-    )
+    other = api.call("PATCH", f"jobs/{made['id']}", {"calendar_exclude": ["cn-holidays"], "calendar_require": []})
     # 2026-01-01 is a Thursday, the next day outside of Monday to Friday is the third
     assert other.json["next_fire_ms"] == NOW + (2 * 24 + 12) * 3_600_000
 
@@ -146,9 +138,7 @@ def test_a_calendar_that_is_not_there_is_named_with_its_field(api: Api, field: s
         api.call("PATCH", f"jobs/{made['id']}", body),
     ):
         assert (answer.status_code, answer.json["field"]) == (422, field)
-        assert (
-            "no calendar is called closed; known: 2026.weekend_x, cn-holidays, open" in answer.json["detail"]
-        )
+        assert "no calendar is called closed; known: 2026.weekend_x, cn-holidays, open" in answer.json["detail"]
     assert api.rows() == before
 
 
@@ -181,9 +171,7 @@ def test_a_job_that_starts_at_the_end_of_time_is_no_fault(
     for instant in (MAX_MS, MAX_MS - 86_400_000):
         extreme = {"start_ms": instant, "anchor_ms": instant, "calendar_require": calendars, "enabled": True}
         answer = api.call(
-            "POST",
-            "jobs",
-            {"group_id": group_id, "name": f"job {instant}", "handler": "demo", **body, **extreme},
+            "POST", "jobs", {"group_id": group_id, "name": f"job {instant}", "handler": "demo", **body, **extreme}
         )
         assert answer.status_code in {201, 422}, answer.text
         if answer.status_code == 422:
@@ -226,20 +214,10 @@ def test_actions_refuse_fields_they_do_not_know(api: Api, action: str) -> None:
 
 def test_a_run_by_hand_is_planned_at_once(api: Api) -> None:
     made = api.job(param="own")
-    for body, param in (
-        (None, None),
-        ({}, None),
-        ({"param": None}, None),
-        ({"param": ""}, ""),
-        ({"param": "x"}, "x"),
-    ):
+    for body, param in ((None, None), ({}, None), ({"param": None}, None), ({"param": ""}, ""), ({"param": "x"}, "x")):
         answer = api.call("POST", f"jobs/{made['id']}/run", body)
         assert answer.status_code == 201
-        assert (answer.json["state"], answer.json["origin"], answer.json["param"]) == (
-            "planned",
-            "api",
-            param,
-        )
+        assert (answer.json["state"], answer.json["origin"], answer.json["param"]) == ("planned", "api", param)
         assert answer.json["due_ms"] == NOW
         assert answer.headers["location"] == f"/api/v1/runs/{answer.json['id']}"
         assert api.call("GET", answer.headers["location"]).json == answer.json
@@ -256,10 +234,7 @@ def test_the_same_key_gives_the_same_run(api: Api) -> None:
     other = api.call("POST", path, {"param": "y"}, headers={"Idempotency-Key": "abc"})
     assert (other.status_code, other.json["type"]) == (409, "urn:xwheel:problem:conflict")
     assert api.rows() == before
-    assert (
-        api.call("POST", path, {"param": "x"}, headers={"Idempotency-Key": "abd"}).json["id"]
-        != first.json["id"]
-    )
+    assert api.call("POST", path, {"param": "x"}, headers={"Idempotency-Key": "abd"}).json["id"] != first.json["id"]
 
 
 @pytest.mark.parametrize(
@@ -350,9 +325,7 @@ def test_p4_a_job_that_never_fires_again_is_shown_as_done(api: Api) -> None:
     job = api.job(schedule_type="CRON", schedule_conf="0 0 12 * * ?", enabled=True)
     assert (job["state"], job["enabled"]) == ("started", True)
     with api.db.write() as conn:
-        conn.exec_driver_sql(
-            f"UPDATE job SET next_fire_ms = NULL, last_fire_ms = {NOW} WHERE id = {job['id']}"
-        )
+        conn.exec_driver_sql(f"UPDATE job SET next_fire_ms = NULL, last_fire_ms = {NOW} WHERE id = {job['id']}")
     path = f"jobs/{job['id']}"
     assert api.call("GET", path).json["state"] == "done"
     assert [item["state"] for item in api.call("GET", "jobs").json["items"]] == ["done"]
@@ -362,6 +335,4 @@ def test_p4_a_job_that_never_fires_again_is_shown_as_done(api: Api) -> None:
 
 def test_p4_one_run_makes_up_for_missed_fires_unless_the_job_says_otherwise(api: Api) -> None:
     assert api.job()["misfire_policy"] == "fire_once"
-    assert "missed: by default (`fire_once`) one run makes up" in (DOCS / "reference" / "api.md").read_text(
-        "utf-8"
-    )
+    assert "missed: by default (`fire_once`) one run makes up" in (DOCS / "reference" / "api.md").read_text("utf-8")

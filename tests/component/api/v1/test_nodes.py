@@ -41,8 +41,4 @@ def test_nodes_and_their_partitions(api: Api) -> None:
     }
     assert [nodes[name]["partitions"] for name in ("dead", "other")] == [[1], [2, 3]]
     assert [nodes[name]["alive"] for name in ("dead", "other")] == [False, True]
-    assert (nodes["other"]["draining"], nodes["other"]["is_me"], nodes["other"]["version"]) == (
-        True,
-        False,
-        None,
-    )
+    assert (nodes["other"]["draining"], nodes["other"]["is_me"], nodes["other"]["version"]) == (True, False, None)

@@ -76,10 +76,7 @@ def test_p11_a_longer_source_is_refused_by_name_limit_and_setting(api: Api, text
     job = script(api)
     before = api.rows()
     fields = {"group_id": job["group_id"], "name": "b", "glue_type": "SCRIPT", "glue_source": text}
-    for answer in (
-        api.call("POST", "jobs", fields),
-        api.call("POST", f"jobs/{job['id']}/glue", {"source": text}),
-    ):
+    for answer in (api.call("POST", "jobs", fields), api.call("POST", f"jobs/{job['id']}/glue", {"source": text})):
         assert answer.status_code == 422
         assert answer.json["field"] == "glue_source"
         assert answer.json["detail"].endswith(
@@ -100,13 +97,7 @@ class TestLowerLimits:
         for answer, field, size, most, highest in (
             (api.call("PATCH", path, {"param": "x" * 1025}), "param", 1025, 1024, MAX_PARAM_BYTES),
             (api.call("POST", f"{path}/run", {"param": HAN * 342}), "param", 1026, 1024, MAX_PARAM_BYTES),
-            (
-                api.call("POST", f"{path}/glue", {"source": "y" * 2049}),
-                "glue_source",
-                2049,
-                2048,
-                MAX_SOURCE_BYTES,
-            ),
+            (api.call("POST", f"{path}/glue", {"source": "y" * 2049}), "glue_source", 2049, 2048, MAX_SOURCE_BYTES),
         ):
             assert (answer.status_code, answer.json["field"]) == (422, field)
             assert f"has {size} bytes as UTF-8, {most} are allowed: api.max_" in answer.json["detail"]

@@ -93,13 +93,7 @@ def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -
     parts = with_parts(api.parts, plugins=plugins)
     api.asked.listeners = [
         ListenerHealth(
-            name="audit",
-            queued=2,
-            delivered=90,
-            dropped=4,
-            failures=1,
-            last_error="KeyError: 'x'",
-            busy_ms=70_000,
+            name="audit", queued=2, delivered=90, dropped=4, failures=1, last_error="KeyError: 'x'", busy_ms=70_000
         )
     ]
     client = falcon.testing.TestClient(build_management_app(parts))

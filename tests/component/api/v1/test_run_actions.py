@@ -36,9 +36,7 @@ def test_killing_a_running_run_asks_for_it(api: Api) -> None:
     ("had", "sent", "gets"),
     [("old", {}, "old"), ("old", {"param": "new"}, "new"), ("old", {"param": ""}, ""), (None, {}, None)],
 )
-def test_running_again_makes_a_new_run(
-    api: Api, had: str | None, sent: dict[str, str], gets: str | None
-) -> None:
+def test_running_again_makes_a_new_run(api: Api, had: str | None, sent: dict[str, str], gets: str | None) -> None:
     job = api.job(param="of the job")
     api.runs(make_run(5, job_id=job["id"], state=RunState.FAILED, param=had, address=ADDRESS))
     answer = api.call("POST", "runs/5/rerun", sent)

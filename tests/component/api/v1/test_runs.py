@@ -10,9 +10,8 @@ import pytest
 
 from tests.component.api.conftest import Api
 from tests.support.rows import NOW, make_executor, make_run
-from xwheel.api.http.errors import BusyError
 from xwheel.api.http.places import Places
-from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError, WireError
+from xwheel.errors import BusyError, ExecutorRefusedError, ExecutorUnreachableError, WireError
 from xwheel.model import Run, RunState
 from xwheel.wire.messages import LogData
 

@@ -71,9 +71,7 @@ def test_from_start_end_and_anchor_are_kept(api: Api) -> None:
     # without an anchor the rate counts from now, as a job created now would
     api.clock.advance(7)
     assert preview(api, **rate, from_ms=NOW + 5, count=1)["items"][0]["due_ms"] == NOW + 7
-    found = preview(
-        api, **rate, anchor_ms=NOW + 250, start_ms=NOW + 2 * HOUR_MS + 250, end_ms=NOW + 4 * HOUR_MS + 250
-    )
+    found = preview(api, **rate, anchor_ms=NOW + 250, start_ms=NOW + 2 * HOUR_MS + 250, end_ms=NOW + 4 * HOUR_MS + 250)
     assert [item["due_ms"] for item in found["items"]] == [NOW + hours * HOUR_MS + 250 for hours in (2, 3, 4)]
     assert found["items"][0]["local"] == "2026-01-01T02:00:00.250+00:00"
 
@@ -92,9 +90,7 @@ def test_an_hour_that_comes_twice_is_told_apart_by_its_offset(api: Api) -> None:
 def test_a_schedule_without_a_further_fire_is_an_empty_list(api: Api) -> None:
     assert preview(api, schedule_type="NONE")["items"] == []
     assert preview(api, schedule_type="ONCE", schedule_conf="2025-12-31T00:00:00")["items"] == []
-    assert locals_of(api, schedule_type="ONCE", schedule_conf="2026-06-01T08:00") == [
-        "2026-06-01T08:00:00+00:00"
-    ]
+    assert locals_of(api, schedule_type="ONCE", schedule_conf="2026-06-01T08:00") == ["2026-06-01T08:00:00+00:00"]
     assert preview(api, schedule_type="CRON", schedule_conf="0 0 0 30 2 ?")["items"] == []
 
 
@@ -128,9 +124,7 @@ def test_with_calendars_the_search_ends_after_ten_years(api: Api) -> None:
     assert (len(without), without[-1][:4]) == (100, "2125")
     # of the years until 2036 New Year is a Sunday in 2034 only
     found = locals_of(api, **new_year, calendar_exclude="sundays")
-    assert [text[:4] for text in found] == [str(year) for year in range(2026, 2036) if year != 2034] + [
-        "2036"
-    ]
+    assert [text[:4] for text in found] == [str(year) for year in range(2026, 2036) if year != 2034] + ["2036"]
 
 
 @pytest.mark.parametrize(
@@ -164,10 +158,7 @@ def test_with_calendars_the_search_ends_after_ten_years(api: Api) -> None:
         ({"calendar_require": ",".join(["daily"] * 17)}, "calendar_require"),
         ({"calendar_exclude": "daily,,daily"}, "calendar_exclude"),
         ({"calendar_exclude": "daily"}, "calendar_exclude"),
-        (
-            {"schedule_type": "FIX_RATE", "schedule_conf": "90d", "calendar_exclude": "daily"},
-            "calendar_exclude",
-        ),
+        ({"schedule_type": "FIX_RATE", "schedule_conf": "90d", "calendar_exclude": "daily"}, "calendar_exclude"),
         ({"misfire_policy": "skip"}, "misfire_policy"),
     ],
 )
@@ -199,9 +190,7 @@ def test_the_end_of_time_is_no_fault(
     api.calendar("some", weekdays="SUN")
     params = {"schedule_type": schedule_type, "schedule_conf": schedule_conf, "timezone": timezone}
     for instant in (1, MAX_MS - 2 * DAY_MS, MAX_MS):
-        answer = api.call(
-            "GET", "schedule/preview", params={**params, field: instant, "calendar_exclude": calendar}
-        )
+        answer = api.call("GET", "schedule/preview", params={**params, field: instant, "calendar_exclude": calendar})
         assert answer.status_code in {200, 422}, answer.text
         if answer.status_code == 422:
             assert answer.json["field"] in {"schedule_conf", "calendar_exclude"}

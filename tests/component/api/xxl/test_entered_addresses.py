@@ -37,9 +37,7 @@ class Site:
             assert found is not None
             self.ids[name] = found[0]
         api.db.transaction(
-            lambda conn: tokens.insert_token(
-                conn, "digest", LESS["digest"], api.clock.now_ms(), group_id=self.group_id
-            )
+            lambda conn: tokens.insert_token(conn, "digest", LESS["digest"], api.clock.now_ms(), group_id=self.group_id)
         )
         self.look()
 
@@ -166,9 +164,7 @@ def test_what_another_node_wrote_in_between_is_no_executor(site: Site) -> None:
     """One of the version before, or one whose transaction began before the address was entered."""
     site.enter()
     for secret_id in (None, SHARED_SECRET, NO_SECRET):
-        row = make_executor(
-            ADDRESS, group_id=site.group_id, secret_id=secret_id, seen_ms=site.api.clock.now_ms()
-        )
+        row = make_executor(ADDRESS, group_id=site.group_id, secret_id=secret_id, seen_ms=site.api.clock.now_ms())
         site.api.db.transaction(lambda conn, row=row: executors.save_executor(conn, row))  # type: ignore[misc]
         site.look()
         assert (site.stored(), site.sent()) == ([], [])
@@ -181,9 +177,7 @@ def test_what_another_node_wrote_in_between_is_no_executor(site: Site) -> None:
 def test_a_named_secret_that_ended_or_was_rotated_protects_still(site: Site, proof: str) -> None:
     site.enter()
     site.hear()
-    assert (
-        site.api.call("POST", "secrets/named/rotate", {"name": "next", "expires_in_s": 60}).status_code == 201
-    )
+    assert site.api.call("POST", "secrets/named/rotate", {"name": "next", "expires_in_s": 60}).status_code == 201
     site.look()
     assert WORDS in site.register(proof)
     assert site.sent() == [site.tokens["named"]]

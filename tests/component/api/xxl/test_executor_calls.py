@@ -12,8 +12,7 @@ from tests.support.rows import make_run
 from xwheel.errors import StorageError
 from xwheel.model import RegisteredExecutor, RunState
 from xwheel.scheduler.finish.finish import Finisher
-from xwheel.wire.codec import encode_callbacks, encode_registry
-from xwheel.wire.codec.batch import read_refusals
+from xwheel.wire.codec import encode_callbacks, encode_registry, read_refusals
 from xwheel.wire.contract import APP_NAME_HEADER
 from xwheel.wire.messages import CallbackItem, RegistryRequest
 
@@ -38,22 +37,13 @@ def live(api: Api, group_id: int) -> list[RegisteredExecutor]:
         "//xxl-job-admin//api/registry//",
     ],
 )
-@pytest.mark.parametrize(
-    "content_type", ["application/json", "text/plain", "application/x-www-form-urlencoded", ""]
-)
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/x-www-form-urlencoded", ""])
 def test_a_beat_is_taken_however_it_is_spelled(api: Api, path: str, content_type: str) -> None:
     group = api.group()
     answer = api.report_in(path, registration(), headers={"Content-Type": content_type})
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("application/json")
-    assert answer.json == {
-        "code": 200,
-        "msg": "Success",
-        "content": None,
-        "data": None,
-        "success": True,
-        "xwheel": 1,
-    }
+    assert answer.json == {"code": 200, "msg": "Success", "content": None, "data": None, "success": True, "xwheel": 1}
     assert [executor.address for executor in live(api, group)] == ["http://10.0.0.1:9999"]
 
 
@@ -131,9 +121,7 @@ def test_other_registry_groups_feed_no_list(api: Api) -> None:
         (b"[" * 100_00, "request body"),
     ],
 )
-def test_a_bad_registration_is_refused_by_the_name_of_its_field(
-    api: Api, call: str, body: Any, field: str
-) -> None:
+def test_a_bad_registration_is_refused_by_the_name_of_its_field(api: Api, call: str, body: Any, field: str) -> None:
     api.group()
     before = api.rows()
     answer = api.report_in(f"/api/{call}", body)
@@ -207,17 +195,11 @@ def test_the_code_tells_the_state(api: Api, code: int, state: RunState) -> None:
 def test_an_xwheel_executor_tells_the_state_itself(api: Api) -> None:
     api.running(1, 2)
     items = [
-        CallbackItem(
-            run_id=1, job_id=1, code=500, state=RunState.KILLED, reason="killed", message="<b>as is</b>"
-        ),
+        CallbackItem(run_id=1, job_id=1, code=500, state=RunState.KILLED, reason="killed", message="<b>as is</b>"),
         CallbackItem(run_id=2, job_id=1, code=500, state=RunState.FAILED, reason="not\x00printable"),
     ]
     assert api.report_in("/api/callback", encode_callbacks(items)).json["code"] == 200
-    assert (api.run(1).state, api.run(1).reason, api.run(1).message) == (
-        RunState.KILLED,
-        "killed",
-        "<b>as is</b>",
-    )
+    assert (api.run(1).state, api.run(1).reason, api.run(1).message) == (RunState.KILLED, "killed", "<b>as is</b>")
     assert (api.run(2).state, api.run(2).reason) == (RunState.FAILED, "")
 
 
@@ -324,9 +306,7 @@ def test_a_callback_that_cannot_be_read_is_code_500(api: Api, body: bytes) -> No
     assert api.report_in("/api/callback", [{"logId": 1, "handleCode": 200}]).json["code"] == 200
 
 
-def test_a_storage_failure_leaves_the_outcomes_with_the_executor(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_storage_failure_leaves_the_outcomes_with_the_executor(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     api.running(1)
 
     def fail(self: object, outcomes: object) -> None:
@@ -391,15 +371,11 @@ def test_a_batch_is_one_transaction_with_a_fixed_number_of_statements(api: Api) 
         answer = api.report_in("/api/callback", [{"logId": run_id, "handleCode": 200} for run_id in ids])
         event.remove(api.db.engine, "before_cursor_execute", note)
         assert answer.json["msg"] == "Success"
-        counts.append(
-            len([text for text in seen if "run_id_block" not in text and not text.startswith("BEGIN")])
-        )
+        counts.append(len([text for text in seen if "run_id_block" not in text and not text.startswith("BEGIN")]))
     assert counts[0] == counts[1] <= 4
 
 
-def test_strangers_calls_that_are_no_post_are_one_line_a_window(
-    api: Api, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_strangers_calls_that_are_no_post_are_one_line_a_window(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     """S18: 1,500 of them were 1,500 lines; a known executor's own wrong call is still named at once."""
     caplog.set_level(logging.INFO)
     for number in range(1500):

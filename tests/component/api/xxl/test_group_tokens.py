@@ -68,9 +68,7 @@ def test_executors_may_use_their_groups_token(api: Api, orders: Tenant) -> None:
 
 
 @pytest.mark.parametrize("call", ["registry", "registryRemove"])
-def test_a_registration_in_another_group_is_refused(
-    api: Api, orders: Tenant, billing: Tenant, call: str
-) -> None:
+def test_a_registration_in_another_group_is_refused(api: Api, orders: Tenant, billing: Tenant, call: str) -> None:
     registration = {"registryGroup": "EXECUTOR", "registryKey": "orders", "registryValue": "http://o:1/"}
     assert orders.call("registry", registration) == SUCCESS
     before = api.rows()

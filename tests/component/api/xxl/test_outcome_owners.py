@@ -9,8 +9,7 @@ import pytest
 from tests.component.api.conftest import Api
 from tests.support.rows import NOW
 from xwheel.model import NO_SECRET, SHARED_SECRET, RunState
-from xwheel.wire.codec import decode_callbacks, encode_callbacks
-from xwheel.wire.codec.batch import read_refusals
+from xwheel.wire.codec import decode_callbacks, encode_callbacks, read_refusals
 from xwheel.wire.messages import CallbackItem
 
 GROUP_SECRET = 7

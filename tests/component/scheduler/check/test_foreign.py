@@ -205,10 +205,7 @@ def test_a_kill_is_for_the_job_and_ends_the_runs_beside(node: HandNode) -> None:
     network = attach(node, lambda _address, path, _body: BUSY if path == "/idleBeat" else IDLE)
     node.scheduler.management.killer.kill(two)
     pass_time(node, 2000)
-    assert network.calls == [
-        (ADDRESS, "/idleBeat", {"jobId": job.id}),
-        (ADDRESS, "/kill", {"jobId": job.id}),
-    ]
+    assert network.calls == [(ADDRESS, "/idleBeat", {"jobId": job.id}), (ADDRESS, "/kill", {"jobId": job.id})]
     node.finish([load(node, one)], RunState.FAILED)  # it reports, the queued one was dropped without a word
     newer = fire(node, job)
     pass_time(node, 125_000)
@@ -247,10 +244,7 @@ def test_r28_a_kill_is_sent_though_the_executor_says_that_it_is_idle(node: HandN
     network = attach(node, lambda *_: IDLE)
     node.scheduler.management.killer.kill(two)
     pass_time(node, 2000)
-    assert network.calls == [
-        (ADDRESS, "/idleBeat", {"jobId": job.id}),
-        (ADDRESS, "/kill", {"jobId": job.id}),
-    ]
+    assert network.calls == [(ADDRESS, "/idleBeat", {"jobId": job.id}), (ADDRESS, "/kill", {"jobId": job.id})]
     # it did end them, whatever it said before: the outcome of one arrives, and the other is checked as well
     node.finish([load(node, two)], RunState.FAILED)
     assert load(node, two).state is RunState.KILLED
@@ -277,9 +271,7 @@ def test_r28_a_kill_is_sent_to_one_that_was_found_idle_before(node: HandNode) ->
 
 @pytest.mark.servers_get(1)
 @pytest.mark.parametrize("said", [{"code": 500, "msg": "Task kill err"}, None])
-def test_r28_a_kill_that_an_idle_executor_does_not_confirm_ends_with_the_grace(
-    node: HandNode, said: Any
-) -> None:
+def test_r28_a_kill_that_an_idle_executor_does_not_confirm_ends_with_the_grace(node: HandNode, said: Any) -> None:
     _, (run_id,) = start(node)
     network = attach(node, lambda _address, path, _body: IDLE if path == "/idleBeat" else said)
     node.scheduler.management.killer.kill(run_id)

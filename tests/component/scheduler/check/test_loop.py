@@ -79,12 +79,7 @@ def test_the_journals_outcome_closes_a_run_as_its_callback_would(node: HandNode)
     job_id = load(node, good).job_id
     told["xwheel"] = {**told["xwheel"], "job_id": job_id}  # type: ignore[dict-item]
     outcome["xwheel"] = {"job_id": job_id, "state": "succeeded"}
-    attach(
-        node,
-        states(
-            {good: {"state": "finished", "outcome": outcome}, bad: {"state": "finished", "outcome": told}}
-        ),
-    )
+    attach(node, states({good: {"state": "finished", "outcome": outcome}, bad: {"state": "finished", "outcome": told}}))
     node.clock.advance(601_000)
     beat(node)
     check(node)
@@ -159,14 +154,8 @@ def test_nobody_is_known_dead_for_longer_than_half_a_minute(node: HandNode) -> N
         {"code": 200},
         {"code": 200, "data": {"instance": "another", "boot": "b", "runs": []}},
         {"code": 200, "data": {"instance": "instance-1", "boot": "b", "runs": [{"id": 1, "state": "mad"}]}},
-        {
-            "code": 200,
-            "data": {"instance": "instance-1", "boot": "b", "runs": [{"id": 9, "state": "unknown"}]},
-        },
-        {
-            "code": 200,
-            "data": {"instance": "instance-1", "boot": "b", "runs": [{"id": 1, "state": "finished"}]},
-        },
+        {"code": 200, "data": {"instance": "instance-1", "boot": "b", "runs": [{"id": 9, "state": "unknown"}]}},
+        {"code": 200, "data": {"instance": "instance-1", "boot": "b", "runs": [{"id": 1, "state": "finished"}]}},
     ],
 )
 def test_a_registered_executor_without_a_clear_answer_loses_nothing(node: HandNode, said: Any) -> None:
@@ -254,10 +243,7 @@ def test_a_beat_that_comes_after_the_farewell_keeps_nothing_open(node: HandNode)
 
 def test_a_new_boot_makes_its_runs_due_at_once(node: HandNode) -> None:
     job, (run_id,) = start(node)
-    interrupted = {
-        "handleCode": 500,
-        "xwheel": {"state": "failed", "reason": "interrupted", "job_id": job.id},
-    }
+    interrupted = {"handleCode": 500, "xwheel": {"state": "failed", "reason": "interrupted", "job_id": job.id}}
     network = attach(node, states({run_id: {"state": "finished", "outcome": interrupted}}))
     check(node)
     check(node, 5000)
@@ -270,18 +256,13 @@ def test_a_new_boot_makes_its_runs_due_at_once(node: HandNode) -> None:
 def test_executors_without_runs_are_one_question_however_many_of_them_register(node: HandNode) -> None:
     """After a deployment of thousands, among which one has a run that it was interrupted in."""
     job, (run_id,) = start(node)
-    interrupted = {
-        "handleCode": 500,
-        "xwheel": {"state": "failed", "reason": "interrupted", "job_id": job.id},
-    }
+    interrupted = {"handleCode": 500, "xwheel": {"state": "failed", "reason": "interrupted", "job_id": job.id}}
     attach(node, states({run_id: {"state": "finished", "outcome": interrupted}}))
     check(node)
     node.register(*(f"http://127.0.0.1:{10_000 + number}" for number in range(200)))
     beat(node, boot="boot-2")
     asked: list[str] = []
-    event.listen(
-        node.db.engine, "before_cursor_execute", lambda _c, _k, statement, *_: asked.append(statement)
-    )
+    event.listen(node.db.engine, "before_cursor_execute", lambda _c, _k, statement, *_: asked.append(statement))
     for _ in range(5):
         check(node, 1000)
     assert (load(node, run_id).state, load(node, run_id).reason) == (RunState.FAILED, "interrupted")
@@ -372,9 +353,8 @@ def test_an_instance_that_restarted_on_another_port_is_asked_there_at_once(node:
     node.register("http://127.0.0.1:8000", instance="instance-1", boot="boot-2")
     check(node, 1000)
     assert [address for address, _, _ in network.calls] == ["http://127.0.0.1:8000"]
-    found = node.scheduler.core.registry.find_instance(1, "instance-1", node.clock.now_ms())
-    assert found is not None
-    assert found.address == "http://127.0.0.1:8000"
+    found = node.scheduler.core.registry.by_name(node.clock.now_ms())
+    assert found[1, "instance-1", ""].address == "http://127.0.0.1:8000"
 
 
 def test_n35_of_a_partition_that_went_elsewhere_no_check_is_hurried(

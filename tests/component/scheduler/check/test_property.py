@@ -31,9 +31,7 @@ class World:
         self.node = HandNode(db, ManualClock(NOW), trigger={"check_after_s": 60})
         self.node.group()
         limits = [0, 0, 20, 120] * 2
-        self.jobs = [
-            self.node.job(enabled=False, timeout_s=limit, route_strategy="RANDOM") for limit in limits
-        ]
+        self.jobs = [self.node.job(enabled=False, timeout_s=limit, route_strategy="RANDOM") for limit in limits]
         self.alive = set(range(len(ADDRESSES)))
         self._boots = [0] * len(ADDRESSES)
         self._states: dict[int, Any] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 from collections.abc import Mapping
@@ -10,16 +11,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import update
 
 from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.errors import LockError
 from xwheel.model import PARTITIONS
 from xwheel.scheduler.cluster.balance import decide_moves
-from xwheel.scheduler.cluster.lease import GIVE_LIMIT_MS, GIVEN_AT_ONCE, ClusterLease
+from xwheel.scheduler.cluster.lease import GIVE_LIMIT_MS, GIVEN_AT_ONCE, LONE_READ_MS, READ_MS, ClusterLease
 from xwheel.scheduler.cluster.node_locks import NodeLocks
 from xwheel.storage import leases
 from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.schema.tables import node as node_rows
 
 LEASE_MS, RENEW_MS, STEP_MS = 10_000, 3_000, 100
 
@@ -31,6 +34,7 @@ class Cluster:
         self.db = db
         self.clock = ManualClock(NOW)
         self.skew_ms = 0
+        self.server = "one"
         self.nodes: dict[str, ClusterLease] = {}
         self.changes: list[tuple[str, bool]] = []
         self._due_ms: dict[str, int] = {}
@@ -45,6 +49,7 @@ class Cluster:
             on_change=lambda came_back: self.changes.append((name, came_back)),
             locks=locks,
             shared_now=lambda _: self.clock.now_ms() + self.skew_ms,
+            server_of=lambda _: self.server,
         )
 
     def join(self, name: str, locks: NodeLocks | None = None) -> ClusterLease:
@@ -104,6 +109,38 @@ def test_the_first_node_takes_everything_at_once(cluster: Cluster) -> None:
     assert node.may_act(LEASE_MS - 1)
     assert not node.may_act(LEASE_MS)
     assert cluster.changes == [("a", False)]
+
+
+def test_a_node_rests_only_while_it_is_alone_and_is_told_who_joins(cluster: Cluster) -> None:
+    node = cluster.join("a")
+    node.renew_ms = 200_000  # renewed that seldom, it still looks
+    assert node.step(cluster.clock.advance(RENEW_MS)) == READ_MS
+    node.is_told = lambda: True
+    assert node.step(cluster.clock.now_ms()) == LONE_READ_MS
+    cluster.join("b")
+    assert node.step(cluster.clock.now_ms()) <= READ_MS
+
+
+def test_a_node_that_is_alone_renews_without_reading_until_it_is_told_who_joined(cluster: Cluster) -> None:
+    node = cluster.join("a")
+    node.is_told = lambda: True
+    node.step(cluster.clock.advance(RENEW_MS))
+    cluster.join("b")
+    assert node.step(cluster.clock.advance(RENEW_MS)) == RENEW_MS
+    assert node.may_act(LEASE_MS - 1)
+    assert len(node.epochs) == PARTITIONS
+    node.note_nodes()
+    node.step(cluster.clock.now_ms())
+    assert len(node.epochs) < PARTITIONS
+
+
+def test_a_node_that_is_alone_reads_after_its_lease_ran_out(cluster: Cluster) -> None:
+    node = cluster.join("a")
+    node.is_told = lambda: True
+    node.step(cluster.clock.advance(RENEW_MS))
+    node.step(cluster.clock.advance(LEASE_MS + 1))
+    assert node.may_act()
+    assert dict(node.epochs) == dict.fromkeys(range(PARTITIONS), 2)
 
 
 def test_r1_a_join_moves_half_within_a_second_a_few_partitions_at_a_time(cluster: Cluster) -> None:
@@ -239,9 +276,7 @@ def test_what_falls_to_a_node_that_froze_since_is_taken_by_another(cluster: Clus
 
 
 @pytest.mark.parametrize("skew_ms", [-3_600_000, 3_600_000])
-def test_a_clock_that_jumps_keeps_no_dead_node_alive_and_kills_no_live_one(
-    cluster: Cluster, skew_ms: int
-) -> None:
+def test_a_clock_that_jumps_keeps_no_dead_node_alive_and_kills_no_live_one(cluster: Cluster, skew_ms: int) -> None:
     cluster.pair()
     cluster.skew_ms = skew_ms
     cluster.run(8000)
@@ -304,16 +339,15 @@ def test_a_lapsed_node_finds_what_was_taken_from_it_and_given_back(cluster: Clus
     assert min(rows.values()) > 2
 
 
-def test_n15_the_lease_counts_from_when_its_renewal_was_sent(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_n15_the_lease_counts_from_when_its_renewal_was_sent(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """N15: a renewal whose answer takes four seconds leaves six of ten."""
     node = cluster.join("a")
     write = leases.renew_node
 
-    def slow(*args: object, **more: object) -> None:
-        write(*args, **more)  # type: ignore[arg-type]
+    def slow(*args: object, **more: object) -> int:
+        found = write(*args, **more)  # type: ignore[arg-type]
         cluster.clock.advance(4000)
+        return found
 
     monkeypatch.setattr(leases, "renew_node", slow)
     cluster.clock.advance(RENEW_MS)
@@ -427,9 +461,7 @@ def test_r7_dead_nodes_are_forgotten_by_key_and_not_in_the_renewal(
         assert leases.forget_nodes(conn, {"a": 1}) == 0
 
 
-def test_r18_a_node_of_this_machine_that_has_ended_is_taken_over_at_once(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_r18_a_node_of_this_machine_that_has_ended_is_taken_over_at_once(cluster: Cluster, tmp_path: Path) -> None:
     """R18: anyone who starts again, or runs next to it, sees that no one holds the file any more."""
     names = [f"{number:016x}" for number in range(3)]
     folder = tmp_path / "locks"
@@ -535,10 +567,11 @@ def test_a_halt_that_comes_during_a_renewal_needs_another_one(
     node = cluster.join("a")
     write = leases.renew_node
 
-    def halted(*args: object, **more: object) -> None:
-        write(*args, **more)  # type: ignore[arg-type]
+    def halted(*args: object, **more: object) -> int:
+        found = write(*args, **more)  # type: ignore[arg-type]
         monkeypatch.undo()
         node.halt()
+        return found
 
     monkeypatch.setattr(leases, "renew_node", halted)
     cluster.clock.advance(RENEW_MS)
@@ -554,9 +587,10 @@ def test_a_lease_that_is_taken_anew_counts_from_when_its_renewal_was_sent(
     node = cluster.join("a")
     write = leases.renew_node
 
-    def slow(*args: object, **more: object) -> None:
-        write(*args, **more)  # type: ignore[arg-type]
+    def slow(*args: object, **more: object) -> int:
+        found = write(*args, **more)  # type: ignore[arg-type]
         cluster.clock.advance(4000)
+        return found
 
     monkeypatch.setattr(leases, "renew_node", slow)
     cluster.clock.advance(2 * LEASE_MS)
@@ -576,3 +610,98 @@ def test_partitions_that_come_back_under_a_new_epoch_are_news(cluster: Cluster) 
     node.step(cluster.clock.now_ms())
     assert node.epochs[7] == 3
     assert cluster.changes == [("a", False)]
+
+
+# a database that lost commits
+
+
+def _forget_renewals(cluster: Cluster, count: int) -> None:
+    """Let the database be as it was some renewals of all nodes before."""
+    with cluster.db.write() as conn:
+        conn.execute(update(node_rows).values(renewal=node_rows.c.renewal - count))
+
+
+def test_commits_that_the_database_lost_are_told_and_cost_each_node_its_lease(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R27: its epochs and run ids may be others' now."""
+    told: list[tuple[str, int]] = []
+    for item in cluster.pair():
+        item.on_loss = lambda since_ms, owner=item.owner: told.append((owner, since_ms))  # type: ignore[misc]
+    cluster.run(3 * RENEW_MS)
+    before = {row.partition: row.epoch for row in cluster.rows()}
+    _forget_renewals(cluster, 2)
+    last_ms = {name: item._renewed_ms for name, item in cluster.nodes.items()}
+    cluster.run(2 * RENEW_MS)
+    # what two renewals said is gone, and what was committed before and after each of them
+    assert sorted(told) == [(name, last_ms[name] - 3 * RENEW_MS) for name in ("a", "b")]
+    lines = [item.getMessage() for item in caplog.records if item.levelname == "ERROR"]
+    assert len(lines) == 2
+    assert all("the database lost commits" in line and "Runs of the last 10 s" in line for line in lines)
+    assert all(row.epoch > before[row.partition] for row in cluster.rows())
+    assert cluster.sizes() == {"a": 32, "b": 32}
+    assert all(item.may_act() for item in cluster.nodes.values())
+    cluster.run(2 * RENEW_MS)
+    assert len(told) == 2
+
+
+def test_a_node_does_not_act_before_others_ids_are_left_out(cluster: Cluster) -> None:
+    one = cluster.join("a")
+    cluster.run(2 * RENEW_MS)
+    failures = [OSError("no answer"), OSError("no answer")]
+
+    def fail(_: int) -> None:
+        assert not one.may_act()
+        if failures:
+            raise failures.pop()
+
+    one.on_loss = fail
+    _forget_renewals(cluster, 1)
+    cluster.clock.advance(RENEW_MS)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no answer"):
+            one.step(cluster.clock.now_ms())
+        assert not one.may_act()
+    one.step(cluster.clock.now_ms())
+    assert one.may_act()
+
+
+def test_a_row_that_others_deleted_is_no_loss(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    one = cluster.join("a")
+    cluster.run(3 * RENEW_MS)
+    with cluster.db.write() as conn:
+        leases.delete_node(conn, "a")
+    cluster.run(2 * RENEW_MS)
+    assert one.may_act()
+    assert "lost commits" not in caplog.text
+
+
+def test_another_server_costs_each_node_its_lease_whatever_it_lacks(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is lost may lie between two renewals."""
+    caplog.set_level(logging.INFO)
+    told: list[str] = []
+    for item in cluster.pair():
+        item.on_loss = lambda _, owner=item.owner: told.append(owner)  # type: ignore[misc]
+    before = {row.partition: row.epoch for row in cluster.rows()}
+    cluster.server = "two"
+    cluster.run(2 * RENEW_MS)
+    assert sorted(told) == ["a", "b"]
+    assert all(row.epoch > before[row.partition] for row in cluster.rows())
+    assert "the database is another server now" in caplog.text
+    assert "lost commits" not in caplog.text
+    cluster.run(2 * RENEW_MS)
+    assert len(told) == 2
+
+
+def test_a_row_that_another_server_does_not_have_is_a_loss(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """The node joined in what was lost."""
+    one = cluster.join("a")
+    cluster.run(3 * RENEW_MS)
+    with cluster.db.write() as conn:
+        leases.delete_node(conn, "a")
+    cluster.server = "two"
+    cluster.run(2 * RENEW_MS)
+    assert one.may_act()
+    assert "it knows 1 renewals of node a where" in caplog.text

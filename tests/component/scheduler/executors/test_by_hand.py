@@ -142,10 +142,7 @@ def test_a_wrong_secret_is_said_and_brings_no_runs(site: Site) -> None:
 
 
 def test_a_secret_goes_only_where_it_was_named_for(site: Site) -> None:
-    mine, yours = (
-        site.secret("mine", "the-secret-of-the-first-one"),
-        site.secret("yours", "the-secret-of-the-second"),
-    )
+    mine, yours = (site.secret("mine", "the-secret-of-the-first-one"), site.secret("yours", "the-secret-of-the-second"))
     site.enter(address=mine, other=NO_SECRET)
     site.step(12_000)
     assert set(site.tokens) == {(ADDRESS, "the-secret-of-the-first-one"), (OTHER, "")}
@@ -210,12 +207,7 @@ def test_one_that_registers_is_called_with_what_it_proved_until_it_leaves(site: 
     registry.register("hand", facts, site.node.clock.now_ms())
     site.step(30_000)
     (item,) = registry.live(site.group_id, site.node.clock.now_ms())
-    assert (item.by_hand, item.kind, item.secret_id, item.earlier_secret_id) == (
-        False,
-        "xwheel",
-        proven,
-        None,
-    )
+    assert (item.by_hand, item.kind, item.secret_id, item.earlier_secret_id) == (False, "xwheel", proven, None)
     assert registry.token(item) == "the-secret-proven-there"
     # questions go with what was named, as long as that stands there
     assert {token for _, token in site.tokens} == {"the-secret-that-was-named"}

@@ -174,9 +174,7 @@ def test_an_instance_that_moved_leaves_its_old_address_at_once(node: HandNode) -
         registry.step(node.clock.now_ms())
 
 
-def test_who_comes_or_goes_while_the_rows_are_read_stays_so(
-    node: HandNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_comes_or_goes_while_the_rows_are_read_stays_so(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
     registry, now_ms = node.scheduler.core.registry, node.clock.now_ms()
     node.register("http://127.0.0.1:9002")
     with node.db.read() as conn:
@@ -187,23 +185,24 @@ def test_who_comes_or_goes_while_the_rows_are_read_stays_so(
     node.register("http://127.0.0.1:9003")
     here = [item.address for item in registry.live(1, now_ms)]
 
+    was_read: list[bool] = []
+
     def read_too_early(_: object) -> list[object]:
         node.register("http://127.0.0.1:9001", instance="instance-1")
         node.register("http://127.0.0.1:9004", instance="instance-1")
         registry.remove("demo", "http://127.0.0.1:9002")
         node.register("http://127.0.0.1:9003", boot="boot-2")
+        was_read.append(True)
         return list(before)
 
     with monkeypatch.context() as patch:
-        patch.setattr(executors, "list_executors", read_too_early)
+        patch.setattr(registry._reader, "read", read_too_early)
         registry.step(now_ms)
+    assert was_read
     assert [item.address for item in registry.live(1, now_ms)] == here
     registry.step(now_ms)
     assert (
         [item.address for item in registry.live(1, now_ms)]
         == here
-        == [
-            "http://127.0.0.1:9003",
-            "http://127.0.0.1:9004",
-        ]
+        == ["http://127.0.0.1:9003", "http://127.0.0.1:9004"]
     )

@@ -24,9 +24,7 @@ ADDRESS = "http://127.0.0.1:9001"
 def make_secret(node: HandNode, name: str, group_id: int = 1, *, is_read: bool = True) -> int:
     keys = node.scheduler.core.secrets.keys
     stored = node.db.transaction(
-        lambda conn: executor_secrets.insert_secret(
-            conn, name, f"value-of-{name}", keys, NOW, group_id=group_id
-        )
+        lambda conn: executor_secrets.insert_secret(conn, name, f"value-of-{name}", keys, NOW, group_id=group_id)
     )
     if is_read:
         look(node)
@@ -59,9 +57,7 @@ def sent_tokens(node: HandNode) -> list[str | None]:
 
 
 @pytest.mark.parametrize(("secret_id", "token"), [(SHARED_SECRET, SHARED), (NO_SECRET, ""), (None, SHARED)])
-def test_s1_a_send_carries_what_was_proven_at_the_address(
-    node: HandNode, secret_id: int | None, token: str
-) -> None:
+def test_s1_a_send_carries_what_was_proven_at_the_address(node: HandNode, secret_id: int | None, token: str) -> None:
     node.register(ADDRESS, secret_id=secret_id)
     assert sent_tokens(node) == [token]
     (run,) = node.runs()
@@ -71,9 +67,7 @@ def test_s1_a_send_carries_what_was_proven_at_the_address(
     assert node.scheduler.core.registry.token_at(2, ADDRESS) == ""
 
 
-def test_s1_a_groups_secret_goes_to_who_proved_it_and_a_restart_with_the_next_gets_the_next(
-    node: HandNode,
-) -> None:
+def test_s1_a_groups_secret_goes_to_who_proved_it_and_a_restart_with_the_next_gets_the_next(node: HandNode) -> None:
     first, second = make_secret(node, "first"), make_secret(node, "second")
     node.register(ADDRESS, secret_id=first)
     assert sent_tokens(node) == ["value-of-first"]
@@ -114,9 +108,7 @@ def test_a_deleted_secret_is_sent_to_nobody(node: HandNode) -> None:
     assert node.scheduler.core.registry.token(executor) == ""
 
 
-def test_two_live_secrets_at_one_address_are_flagged(
-    node: HandNode, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_two_live_secrets_at_one_address_are_flagged(node: HandNode, caplog: pytest.LogCaptureFixture) -> None:
     first, second = make_secret(node, "first"), make_secret(node, "second")
     registry = node.scheduler.core.registry
     with caplog.at_level(logging.INFO, "xwheel.scheduler.executors.registry"):
@@ -150,9 +142,7 @@ def test_a_secret_that_cannot_be_opened_is_sent_to_nobody_and_said_once(
 ) -> None:
     foreign = KeyRing([make_key()])
     stored = node.db.transaction(
-        lambda conn: executor_secrets.insert_secret(
-            conn, "sealed", "value-of-sealed", foreign, NOW, group_id=1
-        )
+        lambda conn: executor_secrets.insert_secret(conn, "sealed", "value-of-sealed", foreign, NOW, group_id=1)
     )
     for _ in range(3):
         look(node)
@@ -162,9 +152,7 @@ def test_a_secret_that_cannot_be_opened_is_sent_to_nobody_and_said_once(
     assert "value-of" not in caplog.text
 
 
-def test_known_secrets_are_taken_while_the_database_is_away(
-    node: HandNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_known_secrets_are_taken_while_the_database_is_away(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
     secret_id = make_secret(node, "first")
 
     def away(conn: object) -> None:

@@ -46,9 +46,7 @@ def save(node: HandNode, parent: int, *found: int, param: str | None = None) -> 
 def test_links_are_replaced_and_the_revision_rises(node: HandNode) -> None:
     first, second, third = make_jobs(node, 3)
     revision = node.load(first).revision
-    assert save(node, first, third, second, param="${result}") == link(
-        first, second, third, param="${result}"
-    )
+    assert save(node, first, third, second, param="${result}") == link(first, second, third, param="${result}")
     assert node.load(first).revision == revision + 1
     save(node, first, second)
     assert children_of(node, first) == link(first, second)
@@ -119,9 +117,7 @@ def test_families_have_a_largest_size(node: HandNode) -> None:
         save(node, ids[0], *ids[1:])
     save(node, ids[0], *ids[1:-1])
     node.db.transaction(
-        lambda conn: [
-            jobs.replace_children(conn, parent, link(parent, ids[-1])) for parent in ids[:MAX_PARENTS]
-        ]
+        lambda conn: [jobs.replace_children(conn, parent, link(parent, ids[-1])) for parent in ids[:MAX_PARENTS]]
     )
     with pytest.raises(FieldError, match="would have 101 parents, 100 are allowed"):
         save(node, ids[MAX_PARENTS], ids[-1])
@@ -131,13 +127,9 @@ def test_the_search_reads_a_generation_at_a_time(node: HandNode) -> None:
     top, *middle = make_jobs(node, 41)
     (last,) = make_jobs(node, 1)
     save(node, top, *middle)
-    node.db.transaction(
-        lambda conn: [jobs.replace_children(conn, parent, link(parent, last)) for parent in middle]
-    )
+    node.db.transaction(lambda conn: [jobs.replace_children(conn, parent, link(parent, last)) for parent in middle])
     asked: list[str] = []
-    event.listen(
-        node.db.engine, "before_cursor_execute", lambda _c, _x, statement, *_: asked.append(statement)
-    )
+    event.listen(node.db.engine, "before_cursor_execute", lambda _c, _x, statement, *_: asked.append(statement))
     save(node, top, *middle)
     assert len(asked) < 20
 

@@ -35,9 +35,7 @@ def started(node: HandNode, job_id: int, **changes: Any) -> list[Run]:
     return node.answer()
 
 
-def report(
-    node: HandNode, items: Sequence[Run], message: str = "", state: RunState = RunState.SUCCEEDED
-) -> None:
+def report(node: HandNode, items: Sequence[Run], message: str = "", state: RunState = RunState.SUCCEEDED) -> None:
     node.scheduler.finishing.finisher.finish(
         [Outcome(run_id=run.id, state=state, code=200, message=message) for run in items]
     )
@@ -281,9 +279,7 @@ def test_a_batch_that_sets_much_in_motion_is_taken_in_pieces(node: HandNode) -> 
     sizes: list[int] = []
     insert = runs.insert_runs
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            runs, "insert_runs", lambda conn, items: (sizes.append(len(items)), insert(conn, items))
-        )
+        patch.setattr(runs, "insert_runs", lambda conn, items: (sizes.append(len(items)), insert(conn, items)))
         node.finish(rows)
     assert max(sizes) <= CHILDREN
     assert sum(sizes) == count * len(many)

@@ -43,9 +43,10 @@ def test_a_callback_may_beat_the_reply(node: HandNode) -> None:
     run = node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.finish([run])
+    at_ms = node.clock.now_ms()
     node.answer()
     (row,) = node.runs()
-    assert (row.state, row.accepted_ms) == (RunState.SUCCEEDED, None)
+    assert (row.state, row.accepted_ms) == (RunState.SUCCEEDED, at_ms)
 
 
 def test_a_planned_run_takes_no_outcome(node: HandNode) -> None:
@@ -94,17 +95,10 @@ def test_an_outcome_of_another_databases_run_closes_nothing(node: HandNode) -> N
 
 
 @pytest.mark.parametrize(("left", "wakes"), [(1, 1), (0, 0)])
-def test_a_retry_is_adopted_at_once(
-    node: HandNode, monkeypatch: pytest.MonkeyPatch, left: int, wakes: int
-) -> None:
+def test_a_retry_is_adopted_at_once(node: HandNode, monkeypatch: pytest.MonkeyPatch, left: int, wakes: int) -> None:
     job = node.job(enabled=False, max_retries=1)
     row = make_run(
-        500,
-        job_id=job.id,
-        partition=job.partition,
-        state=RunState.RUNNING,
-        origin=Origin.API,
-        retries_left=left,
+        500, job_id=job.id, partition=job.partition, state=RunState.RUNNING, origin=Origin.API, retries_left=left
     )
     node.db.transaction(lambda conn: runs.insert_runs(conn, [row]))
     woken: list[int] = []
@@ -119,18 +113,14 @@ def test_a_late_outcome_leaves_a_recovery_run_that_was_sent_meanwhile(
     job = node.job(enabled=False)
     rows = [
         make_run(500, job_id=job.id, partition=job.partition, state=RunState.LOST, finished_ms=NOW),
-        make_run(
-            501, job_id=job.id, partition=job.partition, origin=Origin.RECOVERY, origin_key=500, attempt=2
-        ),
+        make_run(501, job_id=job.id, partition=job.partition, origin=Origin.RECOVERY, origin_key=500, attempt=2),
     ]
     node.db.transaction(lambda conn: runs.insert_runs(conn, rows))
     find = runs.find_planned
 
     def sent_then(conn: Connection, identities: Sequence[runs.RunIdentity]) -> list[int]:
         found = find(conn, identities)
-        runs.update_fenced(
-            conn, [runs.FencedRow(501, "http://127.0.0.1:9001", "i", 1, None)], now_ms=NOW, check_ms=NOW
-        )
+        runs.update_fenced(conn, [runs.FencedRow(501, "http://127.0.0.1:9001", "i", 1, None)], now_ms=NOW, check_ms=NOW)
         return found
 
     monkeypatch.setattr(runs, "find_planned", sent_then)

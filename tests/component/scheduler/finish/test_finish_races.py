@@ -76,9 +76,7 @@ def test_the_last_two_shards_bring_one_child(node: HandNode, pair: list[Finisher
     for number in range(ROUNDS):
         root = 1_000_000 + 10 * number
         shards = [
-            running(
-                node, root + index, parent, root_id=root, shard_index=index, shard_total=2, origin_key=root
-            )
+            running(node, root + index, parent, root_id=root, shard_index=index, shard_total=2, origin_key=root)
             for index in range(2)
         ]
         at_once(pair, [[shards[0]], [shards[1]]], RunState.SUCCEEDED)
@@ -95,15 +93,7 @@ def test_the_last_two_parents_bring_one_join(node: HandNode, pair: list[Finisher
     for number in range(ROUNDS):
         chain = 1_000_000 + 10 * number
         parents = [
-            running(
-                node,
-                chain + place,
-                job_id,
-                origin=Origin.CHILD,
-                origin_key=chain,
-                chain_id=chain,
-                chain_depth=1,
-            )
+            running(node, chain + place, job_id, origin=Origin.CHILD, origin_key=chain, chain_id=chain, chain_depth=1)
             for place, job_id in enumerate((left, right), 1)
         ]
         at_once(pair, [[parents[0]], [parents[1]]], RunState.SUCCEEDED)
@@ -124,15 +114,11 @@ def test_the_last_two_shards_set_one_next_fire(node: HandNode, pair: list[Finish
 
 
 @pytest.mark.parametrize("state", [RunState.FAILED, RunState.LOST])
-def test_one_outcome_told_to_two_nodes_is_followed_once(
-    node: HandNode, pair: list[Finisher], state: RunState
-) -> None:
+def test_one_outcome_told_to_two_nodes_is_followed_once(node: HandNode, pair: list[Finisher], state: RunState) -> None:
     job_id = make(node, "flaky", max_retries=1, recover_lost=True)
     for number in range(ROUNDS):
         first = NOW + 100 * number
-        batch = [
-            running(node, first + place, job_id, retries_left=1, origin=Origin.API) for place in range(20)
-        ]
+        batch = [running(node, first + place, job_id, retries_left=1, origin=Origin.API) for place in range(20)]
         at_once(pair, [batch, batch[::-1]], state)
     follow_ups = [run for run in node.runs(job_id) if run.attempt == 2]
     assert len(follow_ups) == 20 * ROUNDS

@@ -114,7 +114,7 @@ def test_n27_a_recovery_run_that_is_sent_while_it_is_looked_for_goes_on(
 
     def sent_meanwhile(conn: Connection, identities: Any) -> list[int]:
         ids = found(conn, identities)
-        change = sa.update(tables.run).where(tables.run.c.id.in_(ids))
+        change = sa.update(tables.open_run).where(tables.open_run.c.id.in_(ids))
         conn.execute(change.values(state=RunState.DISPATCHING, check_ms=node.clock.now_ms() + 5000))
         return ids
 
@@ -154,9 +154,7 @@ def test_each_shard_is_recovered_by_itself(node: HandNode) -> None:
 
 
 @pytest.mark.parametrize("state", [RunState.CANCELLED, RunState.SKIPPED])
-def test_a_planned_run_that_is_closed_gets_no_retry_and_a_delay_goes_on(
-    node: HandNode, state: RunState
-) -> None:
+def test_a_planned_run_that_is_closed_gets_no_retry_and_a_delay_goes_on(node: HandNode, state: RunState) -> None:
     job = node.job(schedule_type="FIX_DELAY", schedule_conf="3s", max_retries=2, recover_lost=True)
     node.plan()
     (run,) = node.runs()

@@ -7,8 +7,7 @@ import pytest
 from tests.support.node import HandNode
 from xwheel.model import RunState
 from xwheel.ring import FAST
-from xwheel.wire.http.curl import HttpCall
-from xwheel.wire.http.multi_client import MultiClient
+from xwheel.wire.http import HttpCall, MultiClient
 
 WIDE = 1500
 
@@ -18,9 +17,7 @@ def test_r16_a_broadcast_to_1500_executors_goes_to_all_of_them(sqlite_node: Hand
     node.group()
     node.group("other")
     node.register("http://127.0.0.1:9999", app_name="other")
-    node.register(
-        *(f"http://10.0.{n // 250}.{n % 250}:9001" for n in range(WIDE)), kind="foreign", instance=""
-    )
+    node.register(*(f"http://10.0.{n // 250}.{n % 250}:9001" for n in range(WIDE)), kind="foreign", instance="")
     job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST")
     node.scheduler.management.run_now.run(job.id)
     node.run_for(200)
@@ -59,7 +56,7 @@ def test_r16_a_broadcast_waits_while_not_a_single_place_is_free(sqlite_node: Han
 @pytest.mark.parametrize("wait_ms", [0, None])
 def test_r16_what_waits_too_long_for_its_turn_is_not_sent(wait_ms: int | None) -> None:
     """Or others might ask about it already."""
-    client = MultiClient(token="x" * 16, max_in_flight=0)
+    client = MultiClient(max_in_flight=0)
     try:
         client.submit(HttpCall(key=1, url="http://127.0.0.1:1", body=b"{}", wait_ms=wait_ms))
         client._max_in_flight = 1

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.node import HandNode
 from xwheel.model import RunState
-from xwheel.scheduler.fire.fence import SHARD_MS
+from xwheel.scheduler.fire.fence import SHARD_MS, TURN_MS
 from xwheel.storage.database.engine import CommitUnknownError, Connection
 
 
@@ -25,7 +25,7 @@ def test_n6_a_run_of_another_epoch_is_not_fenced(node: HandNode, step: int) -> N
     job = node.job(enabled=False)
     taken = node.scheduler.management.run_now.run(job.id)
     node.adopt()
-    execute(node, f"UPDATE run SET epoch = epoch + {step} WHERE id = {taken.id}")
+    execute(node, f"UPDATE open_run SET epoch = epoch + {step} WHERE id = {taken.id}")
     node.tick(20)
     assert node.sent == []
     assert [run.state for run in node.runs(job.id)] == [RunState.PLANNED]
@@ -37,10 +37,7 @@ def test_n7_after_an_unknown_commit_only_what_is_still_ours_is_sent(
 ) -> None:
     """N7: what was taken over meanwhile belongs to the taker, whether the COMMIT took effect or not."""
     kept, gone = node.job(enabled=False), node.job(enabled=False)
-    mine, theirs = (
-        node.scheduler.management.run_now.run(kept.id),
-        node.scheduler.management.run_now.run(gone.id),
-    )
+    mine, theirs = (node.scheduler.management.run_now.run(kept.id), node.scheduler.management.run_now.run(gone.id))
     node.adopt()
     transaction = node.db.transaction
     broken: list[int] = []
@@ -110,7 +107,7 @@ def test_n6_a_run_that_was_adopted_elsewhere_just_before_the_fence_is_not_sent(
     def late(work: Callable[[Connection], Any], **options: Any) -> Any:
         if work.__qualname__.split(".")[0] == "Fence":
             monkeypatch.undo()
-            execute(node, f"UPDATE run SET epoch = epoch + 1 WHERE id = {taken.id}")
+            execute(node, f"UPDATE open_run SET epoch = epoch + 1 WHERE id = {taken.id}")
         return transaction(work, **options)
 
     monkeypatch.setattr(node.db, "transaction", late)
@@ -124,7 +121,7 @@ def test_a_run_that_was_planned_for_another_group_is_sent_in_that_of_its_job(nod
     other = node.group("other")
     job = node.job(enabled=False)
     taken = node.scheduler.management.run_now.run(job.id)
-    execute(node, f"UPDATE run SET group_id = {other} WHERE id = {taken.id}")
+    execute(node, f"UPDATE open_run SET group_id = {other} WHERE id = {taken.id}")
     node.adopt()
     node.tick(20)
     assert [(run.state, run.group_id) for run in node.runs(job.id)] == [(RunState.DISPATCHING, job.group_id)]
@@ -151,3 +148,15 @@ def test_each_shard_of_a_broadcast_puts_the_first_check_off(node: HandNode) -> N
         waits.append({(run.check_ms or 0) - (run.dispatched_ms or 0) for run in node.runs(job.id)})
     (single,), (wide,) = waits
     assert wide - single == 2 * SHARD_MS
+
+
+def test_what_may_wait_for_its_turn_at_a_foreign_executor_is_checked_later(node: HandNode) -> None:
+    node.register("http://127.0.0.1:9009", kind="foreign", instance="", boot="")
+    waits: list[set[int]] = []
+    for strategy in ("FIRST", "LAST"):
+        job = node.job(enabled=False, route_strategy=strategy)
+        node.scheduler.management.run_now.run(job.id)
+        node.run_for(300)
+        waits.append({(run.check_ms or 0) - (run.dispatched_ms or 0) for run in node.runs(job.id)})
+    (own,), (foreign,) = waits
+    assert foreign - own == TURN_MS

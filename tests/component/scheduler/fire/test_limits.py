@@ -22,9 +22,7 @@ COVER = {"block_scope": BlockScope.CLUSTER, "block_strategy": "COVER_EARLY"}
 
 
 def limit(node: HandNode, most: int) -> None:
-    node.db.transaction(
-        lambda conn: executors.update_group(conn, 1, {"max_running": most}, node.clock.now_ms())
-    )
+    node.db.transaction(lambda conn: executors.update_group(conn, 1, {"max_running": most}, node.clock.now_ms()))
     node.scheduler.core.registry.step(node.clock.now_ms())
 
 
@@ -72,7 +70,7 @@ def test_an_end_elsewhere_is_noticed_within_a_second(node: HandNode) -> None:
     node.run_for(3000)
     with node.db.write() as conn:  # as another node's callback would
         conn.exec_driver_sql(
-            "UPDATE run SET state = 'succeeded', check_ms = NULL, finished_ms = 1 WHERE id = " + str(first.id)
+            "UPDATE open_run SET state = 'succeeded', check_ms = NULL, finished_ms = 1 WHERE id = " + str(first.id)
         )
     node.run_for(1100)
     assert [run.id for run in node.answer()] == [second.id]
@@ -311,7 +309,7 @@ def test_groups_and_jobs_without_limits_cost_no_statement(node: HandNode) -> Non
     event.remove(node.db.engine, "before_cursor_execute", note)
     assert len(node.sent) == 1
     assert not [item for item in seen if "executor_group" in item or "count(" in item]
-    reads = [item for item in seen if item.startswith("SELECT") and "FROM run" in item]
+    reads = [item for item in seen if item.startswith("SELECT") and "FROM open_run" in item]
     assert len(reads) == 2  # what is due, and what is still planned
 
 
@@ -330,7 +328,7 @@ def test_what_is_open_is_read_from_the_open_runs_only(sqlite_node: HandNode) -> 
         assert len(seen) == 2
         for statement, parameters in seen:
             plan = conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
-            assert "ix_run_check (check_ms>?)" in str(plan)
+            assert "ix_open_run_check (check_ms>?)" in str(plan)
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -344,9 +342,7 @@ def test_n8_an_older_run_takes_no_newer_ones_place(is_open: bool) -> None:
     batch = Batch()
     item = Routed(run=older, job=job, executors=[make_executor()])
     assert decide([item], {}, {}, opened, parking, batch) == []
-    assert [(end.run_id, end.state, end.reason) for end in batch.closed] == [
-        (older.id, RunState.CANCELLED, "covered")
-    ]
+    assert [(end.run_id, end.state, end.reason) for end in batch.closed] == [(older.id, RunState.CANCELLED, "covered")]
     assert (batch.deferred, batch.kills) == ([], [])
     # the other way round the newer one takes the older one's place
     parking.forget([newer.id])

@@ -120,9 +120,7 @@ def test_never_more_than_allowed_and_everything_goes_in_due_order(db: Database, 
         assert went == sorted(went), f"job {job.id}"
 
 
-def test_the_storm_would_notice_a_gate_that_lets_all_go(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_storm_would_notice_a_gate_that_lets_all_go(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     storm = Storm(db, random.Random(1))
     monkeypatch.setattr(storm.node.scheduler.planning.firing.limits, "concerns", lambda _: [])
     for _ in range(5):

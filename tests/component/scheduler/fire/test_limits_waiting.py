@@ -66,9 +66,7 @@ def test_waiting_runs_go_oldest_due_first_whichever_row_came_first(empty_node: H
     job = empty_node.job(enabled=False, wait_for_executor_s=60)
     now_ms = empty_node.clock.now_ms()
     rows = [
-        make_run(
-            700 + number, job_id=job.id, partition=job.partition, origin=Origin.API, due_ms=now_ms + after_ms
-        )
+        make_run(700 + number, job_id=job.id, partition=job.partition, origin=Origin.API, due_ms=now_ms + after_ms)
         for number, after_ms in enumerate((900, 300, 600))
     ]
     empty_node.db.transaction(lambda conn: runs.insert_runs(conn, rows))
@@ -97,9 +95,7 @@ def test_a_dead_group_makes_skips_and_no_flood_of_waiting_runs(empty_node: HandN
     for _ in range(3):
         run_now(empty_node, by_hand)
     empty_node.run_for(20_000)
-    due = [
-        (run.state, run.reason) for run in empty_node.runs(job.id) if run.due_ms <= empty_node.clock.now_ms()
-    ]
+    due = [(run.state, run.reason) for run in empty_node.runs(job.id) if run.due_ms <= empty_node.clock.now_ms()]
     assert due[0] == (RunState.PLANNED, "")
     assert set(due[1:]) == {(RunState.SKIPPED, "waiting_for_executor")}
     assert len(due) > 15
@@ -115,9 +111,7 @@ def test_after_the_wait_the_next_fire_waits_anew(empty_node: HandNode) -> None:
 
 
 @pytest.mark.parametrize("policy", list(MisfirePolicy))
-def test_a_restart_changes_nothing_for_a_run_within_its_wait(
-    empty_node: HandNode, policy: MisfirePolicy
-) -> None:
+def test_a_restart_changes_nothing_for_a_run_within_its_wait(empty_node: HandNode, policy: MisfirePolicy) -> None:
     node = empty_node
     job = node.job(
         schedule_conf="3600",
@@ -225,5 +219,5 @@ def test_a_claimed_fire_is_not_read_again_before_it_is_sent(empty_node: HandNode
     empty_node.tick(3000)
     event.remove(empty_node.db.engine, "before_cursor_execute", note)
     assert len(empty_node.sent) == 1
-    reads = [item for item in seen if item.startswith("SELECT") and "FROM run" in item]
+    reads = [item for item in seen if item.startswith("SELECT") and "FROM open_run" in item]
     assert len(reads) == 1  # what is still planned, locked by the fence

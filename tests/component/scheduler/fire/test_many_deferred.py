@@ -19,9 +19,7 @@ def crowd(sqlite_db: Database) -> tuple[HandNode, Job]:
     node = HandNode(sqlite_db, ManualClock(NOW), trigger={"waiting_limit": 2000})
     node.group()
     node.register("http://127.0.0.1:9001")
-    job = node.job(
-        enabled=False, block_scope=BlockScope.CLUSTER, block_strategy="SERIAL_EXECUTION", param="x"
-    )
+    job = node.job(enabled=False, block_scope=BlockScope.CLUSTER, block_strategy="SERIAL_EXECUTION", param="x")
     node.scheduler.management.run_now.run(job.id)
     node.run_for(200)
     return node, job
@@ -63,9 +61,7 @@ def test_ten_thousand_parked_runs_cost_a_few_statements_a_second(crowd: tuple[Ha
         node.tick(20)
     assert len(node.scheduler.core.deferred) == 10_000
     seen: list[str] = []
-    event.listen(
-        node.db.engine, "before_cursor_execute", lambda _c, _k, statement, *_: seen.append(statement)
-    )
+    event.listen(node.db.engine, "before_cursor_execute", lambda _c, _k, statement, *_: seen.append(statement))
     for _ in range(250):
         node.tick(20)
     # five seconds: a handful of looks, each a handful of statements
@@ -75,9 +71,7 @@ def test_ten_thousand_parked_runs_cost_a_few_statements_a_second(crowd: tuple[Ha
     assert [run.id for run in node.answer()] == asked[:1]
 
 
-def test_a_hundred_thousand_rows_beyond_memory_are_looked_through_and_not_taken_up(
-    crowd: tuple[HandNode, Job],
-) -> None:
+def test_a_hundred_thousand_rows_beyond_memory_are_looked_through_and_not_taken_up(crowd: tuple[HandNode, Job]) -> None:
     node, job = crowd
     started = node.answer()
     epoch = node.scheduler.core.lease.epochs[job.partition]
@@ -93,8 +87,8 @@ def test_a_hundred_thousand_rows_beyond_memory_are_looked_through_and_not_taken_
     assert node.scheduler.planning.adopt.recovered == before  # those beyond memory wait their turn
     lost = insert(node, node.job(enabled=False), 1, epoch=epoch)
     with node.db.write() as conn:
-        conn.exec_driver_sql(f"UPDATE run SET due_ms = due_ms + 1, open_partition = 63 WHERE id = {lost[0]}")
-        conn.exec_driver_sql(f'UPDATE run SET "partition" = 63 WHERE id = {lost[0]}')
+        conn.exec_driver_sql(f"UPDATE open_run SET due_ms = due_ms + 1 WHERE id = {lost[0]}")
+        conn.exec_driver_sql(f'UPDATE open_run SET "partition" = 63 WHERE id = {lost[0]}')
     node.clock.advance(2000)
     node.scheduler.core.lease.step(node.clock.now_ms())
     node.scheduler.planning.adopt.reconcile(node.clock.now_ms())

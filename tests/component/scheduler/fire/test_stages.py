@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.support.node import HandNode, plugins
-from tests.support.rows import NOW, make_executor, make_job
+from tests.support.rows import NOW, make_executor, make_job, make_run
 from xwheel import ring
 from xwheel.clock import ManualClock
 from xwheel.errors import LockError, RouteError, UnknownNameError
 from xwheel.model import RunState
+from xwheel.scheduler.records import Delivery, Parcel, Shard
 from xwheel.scheduler.route.routers import route
 from xwheel.scheduler.send.pool import TriggerPool
 from xwheel.storage import leases
@@ -156,8 +157,60 @@ def test_a_full_lane_lets_runs_wait_and_drops_none(db: Database) -> None:
 def test_a_slow_job_moves_to_the_slow_lane() -> None:
     pool = TriggerPool(8, 4, ring.PoolSelector(500, 10, 60_000))
     for _ in range(11):
-        pool.record([1, 1], 501, NOW)
+        assert pool.acquire(ring.FAST, "a", batch=False)
+        assert pool.came_back([back("a", cost_ms=501)], NOW)
     assert pool.choose([1, 2]) == {1: ring.SLOW, 2: ring.FAST}
+
+
+def back(address: str, *, cost_ms: int = 5, reached: bool = True) -> Delivery:
+    """Return what comes back of one run that was sent to a foreign executor."""
+    executor = make_executor(address, kind="foreign", instance="")
+    shard = Shard(run=make_run(1), job=make_job(), executor=executor)
+    parcel = Parcel(lane=ring.FAST, executor=executor, shards=[shard])
+    return Delivery(parcel=parcel, answers=[], reached=reached, cost_ms=cost_ms, at_ms=NOW)
+
+
+def taken(pool: TriggerPool, address: str) -> int:
+    """Take every place that an address has, those ahead too; return how many."""
+    count = 0
+    while pool.acquire(ring.FAST, address, batch=False, ahead=True):
+        count += 1
+    return count
+
+
+def test_one_that_answers_quickly_gets_places_ahead_until_it_does_not() -> None:
+    pool = TriggerPool(40, 4, ring.PoolSelector())
+    assert taken(pool, "a") == 10
+    pool.came_back([back("a")], NOW)
+    assert taken(pool, "a") == 1 + 40
+    assert pool.in_flight()[ring.FAST] == 10
+    # those ahead take no place from others
+    assert taken(pool, "b") == taken(pool, "c") == taken(pool, "d") == 10
+    assert not pool.acquire(ring.FAST, "a", batch=False)
+    # many at once, and not one by one
+    assert not pool.came_back([back("a") for _ in range(19)], NOW)
+    assert taken(pool, "a") == 0
+    assert pool.came_back([back("a")], NOW)
+    assert taken(pool, "a") == 20
+    # half a second an answer: ten in flight at once have two of them ready in a tenth of a second
+    pool.came_back([back("a", cost_ms=500) for _ in range(50)], NOW)
+    assert pool.in_flight()[ring.FAST] == 30
+    assert taken(pool, "a") == 10 + 2
+    pool.came_back([back("a", reached=False)], NOW)
+    assert taken(pool, "a") == 0
+
+
+def test_a_place_ahead_is_for_those_who_ask_for_it() -> None:
+    pool = TriggerPool(4, 4, ring.PoolSelector())
+    for address in "ae":
+        assert pool.acquire(ring.FAST, address, batch=False)
+        pool.came_back([back(address)], NOW)
+    assert pool.acquire(ring.FAST, "a", batch=False)
+    assert not pool.acquire(ring.FAST, "a", batch=False)
+    assert pool.acquire(ring.FAST, "a", batch=False, ahead=True)
+    # a lane that others fill gives nothing ahead
+    assert all(pool.acquire(ring.FAST, other, batch=False) for other in "bcd")
+    assert not pool.acquire(ring.FAST, "e", batch=False, ahead=True)
 
 
 def test_runs_for_an_xwheel_executor_travel_together_and_for_others_one_by_one(node: HandNode) -> None:
@@ -170,6 +223,20 @@ def test_runs_for_an_xwheel_executor_travel_together_and_for_others_one_by_one(n
     node.run_for(300)
     sizes = {(parcel.executor.kind, len(parcel.shards)) for parcel in node.sent}
     assert sizes == {("xwheel", 3), ("foreign", 1)}
+
+
+def test_a_foreign_executor_that_answered_gets_runs_ahead_each_once_and_in_order(node: HandNode) -> None:
+    node.register("http://127.0.0.1:9009", app_name="demo", kind="foreign", instance="", boot="")
+    job = node.job(enabled=False, route_strategy="LAST")
+    node.scheduler.management.run_now.run(job.id)
+    node.run_for(300)
+    node.answer()
+    ids = [node.scheduler.management.run_now.run(job.id).id for _ in range(120)]
+    node.run_for(300)
+    # all are fenced, and no more requests are on their way than before
+    assert {run.state for run in node.runs(job.id) if run.id in ids} == {RunState.DISPATCHING}
+    assert len(node.sent) == 50
+    assert [run.id for run in node.answer()] == sorted(ids)
 
 
 # routes

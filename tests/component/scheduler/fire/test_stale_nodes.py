@@ -17,7 +17,7 @@ ADDRESS = "http://127.0.0.1:9001"
 
 def change(node: HandNode, run: Run, **values: object) -> None:
     node.db.transaction(
-        lambda conn: conn.execute(sa.update(tables.run).where(tables.run.c.id == run.id).values(**values))
+        lambda conn: conn.execute(sa.update(tables.open_run).where(tables.open_run.c.id == run.id).values(**values))
     )
 
 
@@ -70,7 +70,7 @@ def test_a_run_that_comes_again_under_a_later_epoch_is_decided_about_under_that(
     node.adopt()
     (held,) = tick.inbox.take()
     tick.inbox.put([held])
-    tick._take_inbox()
+    tick._take_inbox(node.clock.now_ms())
     epoch = held.epoch + 1
     change(node, run, epoch=epoch)
     tick.inbox.put([replace(held, epoch=epoch)])

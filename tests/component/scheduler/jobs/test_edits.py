@@ -99,9 +99,7 @@ def test_planned_runs_follow_their_job_into_its_new_group(node: HandNode, route:
     other = node.group("other")
     node.register("http://127.0.0.1:9002/", "http://127.0.0.1:9003/", app_name="other")
     node.plan()
-    stray = make_run(
-        9_000_001, job_id=job.id, group_id=job.group_id, partition=job.partition, epoch=0, due_ms=NOW
-    )
+    stray = make_run(9_000_001, job_id=job.id, group_id=job.group_id, partition=job.partition, epoch=0, due_ms=NOW)
     planned = {run.id for run in node.runs(job.id) if run.state is RunState.PLANNED}
     assert planned
 
@@ -138,9 +136,7 @@ def test_a_run_that_was_written_beside_the_delete_of_its_job_is_never_sent(node:
     node.finish(node.answer())
 
     node.scheduler.management.jobs.delete(job.id)
-    late = make_run(
-        9_000_001, job_id=job.id, group_id=job.group_id, partition=job.partition, epoch=0, due_ms=NOW
-    )
+    late = make_run(9_000_001, job_id=job.id, group_id=job.group_id, partition=job.partition, epoch=0, due_ms=NOW)
     node.db.transaction(lambda conn: runs.insert_runs(conn, [late]))
     node.run_for(1000)
 
@@ -188,12 +184,7 @@ def test_a_row_of_another_process_is_adopted_within_300_ms(node: HandNode, db: D
     node.run_for(1000)
     other = twin_of(db)
     row = make_run(
-        777_000,
-        job_id=job.id,
-        partition=job.partition,
-        origin=Origin.API,
-        due_ms=node.clock.now_ms(),
-        root_id=777_000,
+        777_000, job_id=job.id, partition=job.partition, origin=Origin.API, due_ms=node.clock.now_ms(), root_id=777_000
     )
     other.transaction(lambda conn: runs.insert_runs(conn, [row]))
     other.close()
@@ -255,9 +246,7 @@ def test_a_stale_revision_is_refused_and_writes_nothing(node: HandNode) -> None:
         ({"start_ms": NOW + 5, "end_ms": NOW + 5}, "end_ms"),
     ],
 )
-def test_impossible_definitions_name_their_field(
-    node: HandNode, changes: dict[str, object], field: str
-) -> None:
+def test_impossible_definitions_name_their_field(node: HandNode, changes: dict[str, object], field: str) -> None:
     with pytest.raises(FieldError) as caught:
         node.job(**changes)
     assert caught.value.field == field
@@ -292,9 +281,7 @@ def test_a_refused_send_is_retried_and_its_address_comes_last(node: HandNode) ->
     assert (first.address, retry.address) == ("http://127.0.0.1:9001", "http://127.0.0.1:9002")
 
 
-def test_n29_an_edited_fixed_delay_waits_for_its_open_run_and_counts_from_its_end_anew(
-    node: HandNode,
-) -> None:
+def test_n29_an_edited_fixed_delay_waits_for_its_open_run_and_counts_from_its_end_anew(node: HandNode) -> None:
     job = node.job(schedule_type="FIX_DELAY", schedule_conf="3")
     node.run_for(3000)
     (first,) = node.answer()

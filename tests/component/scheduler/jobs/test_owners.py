@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, insert, select, update
 from xwheel_devtools.testing import ManualClock
 
+from tests.support import plugin_schema
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.errors import OwnedByCodeError, PluginError
@@ -81,7 +82,7 @@ def toys(db: Database) -> Iterator[Toys]:
     yield made
     with db.write() as conn:
         metadata.drop_all(conn)
-    plugin_tables.forget(db, "toys", "0001")
+    plugin_schema.forget(db, "toys", "0001")
 
 
 @pytest.fixture

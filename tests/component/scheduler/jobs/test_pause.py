@@ -21,10 +21,7 @@ def go(node: HandNode, duration_ms: int, step_ms: int = 100) -> list[int]:
 def covered(runs: list[Run]) -> dict[int, tuple[int, int]]:
     """Rows that stand for due times: first second to last second and how many."""
     return {
-        (run.planned_ms - NOW) // 1000: (
-            ((run.skip_last_ms or run.planned_ms) - NOW) // 1000,
-            run.skip_count or 1,
-        )
+        (run.planned_ms - NOW) // 1000: (((run.skip_last_ms or run.planned_ms) - NOW) // 1000, run.skip_count or 1)
         for run in runs
         if run.origin is Origin.SCHEDULE and run.state is not RunState.CANCELLED
     }
@@ -173,9 +170,7 @@ def test_a_pause_survives_a_crash(node: HandNode) -> None:
     assert go(second, 1000) == [1, 2, 3, 4]
 
 
-def test_a_crash_in_the_middle_of_pausing_plans_nothing_more(
-    node: HandNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_in_the_middle_of_pausing_plans_nothing_more(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """The switch is written first, so fires that were not given back yet are the only ones that may still go."""
     node.job(schedule_conf="1")
     node.plan()

@@ -15,13 +15,7 @@ from tests.support.recorder import noted, recorders
 from tests.support.rows import NOW, job_values
 from tests.support.versions import kept_versions
 from xwheel.clock import ManualClock
-from xwheel.errors import (
-    FieldError,
-    ForbiddenError,
-    NameTakenError,
-    NotFoundError,
-    RevisionError,
-)
+from xwheel.errors import FieldError, ForbiddenError, NameTakenError, NotFoundError, RevisionError
 from xwheel.model import ChildLink, Job, NewSource
 from xwheel.model.access import Actor, ActorKind, Grant, Grants, Role, acting
 from xwheel.model.versions import JobVersion
@@ -162,10 +156,7 @@ def test_a_definition_holds_what_an_author_writes_and_nothing_that_nodes_move(no
     job = make(node, calendar_exclude=(), retry_delays_ms=(1, 2))
     (found,) = versions(node, job.id)
     assert {"param", "schedule_conf", "enabled", "group_id", "anchor_ms"} <= found.definition.keys()
-    assert (
-        not {"next_fire_ms", "last_fire_ms", "revision", "partition", "glue_version"}
-        & found.definition.keys()
-    )
+    assert not {"next_fire_ms", "last_fire_ms", "revision", "partition", "glue_version"} & found.definition.keys()
     assert found.definition["retry_delays_ms"] == [1, 2]
 
 
@@ -190,9 +181,7 @@ def test_what_a_node_of_an_older_version_changed_is_found_later(node: HandNode) 
     ]  # fmt: skip
 
 
-def test_an_edit_costs_one_statement_for_versions_whatever_it_does(
-    node: HandNode, inserts: list[str]
-) -> None:
+def test_an_edit_costs_one_statement_for_versions_whatever_it_does(node: HandNode, inserts: list[str]) -> None:
     manager = node.scheduler.management.jobs
     job = make(node, **RATE)
     manager.start(job.id)
@@ -357,9 +346,7 @@ def test_what_is_gone_meanwhile_refuses_it_and_changes_nothing(node: HandNode) -
     manager, scripts = node.scheduler.management.jobs, node.scheduler.core.scripts
     management = node.scheduler.management
     management.schedules.save_calendar("free", {"dates": ["2030-01-01"]})
-    other = node.db.transaction(
-        lambda conn: executors.insert_group(conn, app_name="other", title="", now_ms=NOW).id
-    )
+    other = node.db.transaction(lambda conn: executors.insert_group(conn, app_name="other", title="", now_ms=NOW).id)
     job = make(node, glue_type="SCRIPT", handler="", calendar_exclude=("free",), name="report")
     scripts.save(job.id, NewSource(source="one", author="a"))
     manager.edit(job.id, {"group_id": other})

@@ -42,9 +42,7 @@ def test_rows_that_waited_too_long_pass_the_misfire_rule(node: HandNode) -> None
 def test_r17_fire_once_spares_one_run_a_job(node: HandNode, is_over: bool, claims_first: bool) -> None:
     """R17: rows come a thousand at a time, and what the claim finds missed as well makes no second run."""
     end_ms = NOW + (5000 if is_over else 6000)
-    jobs = [
-        node.job(schedule_conf="2ms", end_ms=end_ms, misfire_policy=MisfirePolicy.FIRE_ONCE) for _ in "ab"
-    ]
+    jobs = [node.job(schedule_conf="2ms", end_ms=end_ms, misfire_policy=MisfirePolicy.FIRE_ONCE) for _ in "ab"]
     node.plan()
     node.clock.advance(60_000)
     heir = node.successor()
@@ -119,9 +117,7 @@ def test_a_held_run_is_not_taken_up_twice(node: HandNode) -> None:
     assert node.scheduler.planning.tick.depth() == (0, 1)
 
 
-def test_r20_more_waiting_than_memory_holds_stays_rows(
-    db: Database, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_r20_more_waiting_than_memory_holds_stays_rows(db: Database, caplog: pytest.LogCaptureFixture) -> None:
     node = HandNode(db, ManualClock(NOW), trigger={"waiting_limit": 100})
     node.group()
     node.register("http://127.0.0.1:9001")
@@ -171,9 +167,7 @@ def test_an_instance_that_moved_is_asked_at_its_new_address(node: HandNode) -> N
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_an_outcome_that_comes_while_a_send_is_settled_is_the_last_word(
-    node: HandNode, is_there: bool
-) -> None:
+def test_an_outcome_that_comes_while_a_send_is_settled_is_the_last_word(node: HandNode, is_there: bool) -> None:
     job = node.job(enabled=False)
     run = node.scheduler.management.run_now.run(job.id)
     node.run_for(300)

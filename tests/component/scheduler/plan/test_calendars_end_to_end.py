@@ -144,11 +144,7 @@ def test_the_days_are_those_of_the_jobs_zone(node: HandNode) -> None:
     save(node, "new-year", dates=["2026-01-01"])
     fires = {
         timezone: node.job(
-            name=timezone,
-            schedule_conf="1h",
-            anchor_ms=NOW,
-            timezone=timezone,
-            calendar_exclude=("new-year",),
+            name=timezone, schedule_conf="1h", anchor_ms=NOW, timezone=timezone, calendar_exclude=("new-year",)
         ).next_fire_ms
         for timezone in ("UTC", "Asia/Shanghai", "Pacific/Honolulu")
     }
@@ -162,10 +158,7 @@ def test_the_days_are_those_of_the_jobs_zone(node: HandNode) -> None:
 def test_make_up_days_are_worked(node: HandNode) -> None:
     save(node, "cn", workdays="CN")
     job = node.job(
-        schedule_type="CRON",
-        schedule_conf="0 0 9 * * ?",
-        timezone="Asia/Shanghai",
-        calendar_require=("cn",),
+        schedule_type="CRON", schedule_conf="0 0 9 * * ?", timezone="Asia/Shanghai", calendar_require=("cn",)
     )
     # New Year's holiday ends on the third; Sunday the fourth makes up for it
     assert job.next_fire_ms == NOW + 3 * DAY_MS + HOUR_MS

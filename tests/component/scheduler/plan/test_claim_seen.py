@@ -111,12 +111,7 @@ def test_a_fixed_delay_goes_on_if_its_fire_was_planned_before_under_another_id(n
     fire_ms = job.next_fire_ms
     assert fire_ms is not None
     row = make_run(
-        500,
-        job_id=job.id,
-        partition=job.partition,
-        state=RunState.SUCCEEDED,
-        origin_key=fire_ms,
-        finished_ms=NOW,
+        500, job_id=job.id, partition=job.partition, state=RunState.SUCCEEDED, origin_key=fire_ms, finished_ms=NOW
     )
     node.db.transaction(lambda conn: runs.insert_runs(conn, [row]))
     node.scheduler.planning.claim.step(node.clock.now_ms())

@@ -10,9 +10,7 @@ import pytest
 from tests.support.node import HandNode
 from tests.support.rows import NOW, job_values
 from xwheel.model import MisfirePolicy, RunState
-from xwheel.scheduler.plan.claim import (
-    TARGET_MS,
-)
+from xwheel.scheduler.plan.claim import TARGET_MS
 from xwheel.storage import jobs
 from xwheel.storage.database.engine import Connection, Database
 
@@ -37,12 +35,7 @@ def test_r13_on_time_jobs_never_wait_for_those_behind(sqlite_node: HandNode, pol
     node = sqlite_node
     node.group()
     behind = make_jobs(
-        node.db,
-        1280,
-        schedule_conf="1",
-        anchor_ms=NOW - 2 * HOUR_MS,
-        next_fire_ms=NOW - HOUR_MS,
-        misfire_policy=policy,
+        node.db, 1280, schedule_conf="1", anchor_ms=NOW - 2 * HOUR_MS, next_fire_ms=NOW - HOUR_MS, misfire_policy=policy
     )
     on_time = [node.job(schedule_conf="1", anchor_ms=NOW + 1000).id for _ in range(64)]
     claiming = node.scheduler.planning.claim
@@ -100,9 +93,7 @@ def test_r11_stopped_jobs_with_a_next_fire_hold_up_nobody_and_are_repaired(node:
     assert all(len(node.runs(job_id)) == 5 for job_id in good)
     assert not any(node.runs(job_id) for job_id in bad)
     rows = [node.load(job_id) for job_id in bad]
-    assert {(row.next_fire_ms, row.enabled, row.schedule_error) for row in rows} == {
-        (None, False, "as it was")
-    }
+    assert {(row.next_fire_ms, row.enabled, row.schedule_error) for row in rows} == {(None, False, "as it was")}
     with node.db.read() as conn:
         assert jobs.find_due_jobs(conn, range(64), NOW, 1000) == ([], False)
 
@@ -123,9 +114,7 @@ def test_r11_a_job_that_is_started_while_its_bad_row_is_repaired_keeps_its_next_
 
 
 @pytest.mark.parametrize("change", ["gone", "another epoch"])
-def test_n3_a_partition_that_left_us_between_read_and_lock_is_not_planned(
-    node: HandNode, change: str
-) -> None:
+def test_n3_a_partition_that_left_us_between_read_and_lock_is_not_planned(node: HandNode, change: str) -> None:
     leaving, staying = node.job(schedule_conf="1"), node.job(schedule_conf="1")
     lease = node.scheduler.core.lease
     real = lease.lock
@@ -152,9 +141,7 @@ def test_n4_a_fixed_delay_awaits_no_fire_that_was_planned_before(node: HandNode)
     (done,) = node.runs(job.id)
     # a restored backup: the job waits for the fire that has had its run, which is over
     with node.db.write() as conn:
-        conn.exec_driver_sql(
-            f"UPDATE job SET next_fire_ms = {done.planned_ms}, awaits_root = NULL WHERE id = {job.id}"
-        )
+        conn.exec_driver_sql(f"UPDATE job SET next_fire_ms = {done.planned_ms}, awaits_root = NULL WHERE id = {job.id}")
     node.scheduler.planning.claim.step(node.clock.now_ms())
     after = node.load(job.id)
     assert after.awaits_root is None
@@ -168,9 +155,7 @@ def test_a_crowded_partition_is_claimed_without_waiting(node: HandNode) -> None:
     crowded = [job.id for job in made if job.partition == 5]
     assert len(crowded) == 30
     for job_id in crowded:
-        node.scheduler.management.jobs.edit(
-            job_id, {"schedule_type": "ONCE", "schedule_conf": "2026-01-01T00:00:02"}
-        )
+        node.scheduler.management.jobs.edit(job_id, {"schedule_type": "ONCE", "schedule_conf": "2026-01-01T00:00:02"})
         node.scheduler.management.jobs.start(job_id)
     node.plan()
     assert len(node.runs()) == 30

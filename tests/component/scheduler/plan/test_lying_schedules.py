@@ -86,9 +86,7 @@ def let_lie(node: HandNode, *job_ids: int) -> None:
 
 @pytest.mark.parametrize("trusted", [True, False], ids=["at once", "on a thread"])
 @pytest.mark.parametrize("lie", LIES)
-def test_r4_a_schedule_type_that_lies_stops_its_own_job_by_name(
-    sqlite_db: Database, lie: str, trusted: bool
-) -> None:
+def test_r4_a_schedule_type_that_lies_stops_its_own_job_by_name(sqlite_db: Database, lie: str, trusted: bool) -> None:
     answer, words = LIES[lie]
     kind = Lying(answer)
     node = lying_node(sqlite_db, kind, trusted=trusted)
@@ -168,9 +166,7 @@ def test_r5_no_transaction_is_open_while_a_schedule_type_is_asked(sqlite_db: Dat
 
 
 @pytest.mark.parametrize("trusted", [True, False], ids=["at once", "on a thread"])
-def test_r5_a_delay_that_changed_while_it_was_asked_is_asked_again(
-    sqlite_db: Database, trusted: bool
-) -> None:
+def test_r5_a_delay_that_changed_while_it_was_asked_is_asked_again(sqlite_db: Database, trusted: bool) -> None:
     class Delayed(Lying):
         name = "DELAYED"
         awaits_completion = True
@@ -245,10 +241,7 @@ def test_r5_once_too_many_calls_hang_the_type_is_refused_by_name(
         node.plan()
         errors = [node.load(job.id).schedule_error for job in jobs]
         assert errors[:4] == ["schedule type LYING did not answer within 0.05 s"] * 4
-        assert (
-            errors[4:]
-            == ["schedule type LYING hangs in 4 calls: it is not called until one of them comes back"] * 3
-        )
+        assert errors[4:] == ["schedule type LYING hangs in 4 calls: it is not called until one of them comes back"] * 3
         assert len(node.runs(other.id)) == 5
         assert threading.active_count() - before < 6
     finally:

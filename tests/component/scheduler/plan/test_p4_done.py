@@ -22,10 +22,7 @@ SECOND = "2026-01-01T00:00:{:02}"
         ({"enabled": False, "next_fire_ms": None, "last_fire_ms": NOW - 1}, ScheduleState.STOPPED),
         ({"enabled": False, "next_fire_ms": None, "last_fire_ms": None}, ScheduleState.STOPPED),
         ({"enabled": True, "next_fire_ms": NOW - 1, "last_fire_ms": NOW - 2}, ScheduleState.STARTED),
-        (
-            {"enabled": True, "next_fire_ms": None, "last_fire_ms": NOW, "awaits_root": 5},
-            ScheduleState.STARTED,
-        ),
+        ({"enabled": True, "next_fire_ms": None, "last_fire_ms": NOW, "awaits_root": 5}, ScheduleState.STARTED),
         ({"enabled": True, "next_fire_ms": None, "last_fire_ms": NOW + 1}, ScheduleState.STARTED),
         ({"enabled": True, "next_fire_ms": None, "last_fire_ms": NOW}, ScheduleState.DONE),
         ({"enabled": True, "next_fire_ms": None, "last_fire_ms": None}, ScheduleState.DONE),
@@ -59,9 +56,7 @@ def test_p4_a_job_that_has_fired_for_the_last_time_is_done(db: Database, schedul
     assert (len(node.runs(made.id)), state()) == (1, ScheduleState.STARTED)
     node.run_for(4000)
     assert (len(node.runs(made.id)), state()) == (1, ScheduleState.DONE)
-    node.scheduler.management.jobs.edit(
-        made.id, {"end_ms": None, "schedule_type": "FIX_RATE", "schedule_conf": "9"}
-    )
+    node.scheduler.management.jobs.edit(made.id, {"end_ms": None, "schedule_type": "FIX_RATE", "schedule_conf": "9"})
     assert state() is ScheduleState.STARTED
     node.scheduler.management.jobs.stop(made.id)
     assert state() is ScheduleState.STOPPED

@@ -40,9 +40,7 @@ def freeze(node: HandNode, of: Job, late_ms: int) -> list[Run]:
     node.clock.advance(first_ms + (COUNT - 1) * GRID_MS + late_ms - node.clock.now_ms())
     woken_ms = node.clock.now_ms()
     node.run_for(1000)
-    return [
-        run for run in node.runs(of.id) if run.due_ms <= woken_ms + 1000 and run.state is not RunState.SKIPPED
-    ]
+    return [run for run in node.runs(of.id) if run.due_ms <= woken_ms + 1000 and run.state is not RunState.SKIPPED]
 
 
 @pytest.mark.parametrize(
@@ -56,12 +54,8 @@ def test_a_scheduler_that_stood_still_fires_by_the_policy(node: HandNode, policy
     assert all(run.reason == "misfire" for run in fired)
     before = {run.id for run in node.runs(of.id)}
     node.run_for(3 * GRID_MS)
-    later = [
-        run for run in node.runs(of.id) if run.id not in before or run.due_ms > NOW + COUNT * GRID_MS + 6000
-    ]
-    regular = sorted(
-        {run.due_ms for run in later if run.state is not RunState.SKIPPED and run.reason != "misfire"}
-    )
+    later = [run for run in node.runs(of.id) if run.id not in before or run.due_ms > NOW + COUNT * GRID_MS + 6000]
+    regular = sorted({run.due_ms for run in later if run.state is not RunState.SKIPPED and run.reason != "misfire"})
     assert len(regular) >= 3
     assert all(due_ms % GRID_MS == 0 for due_ms in regular)
     assert {two - one for one, two in pairwise(regular)} == {GRID_MS}
@@ -72,9 +66,7 @@ def test_a_delay_under_the_threshold_is_no_misfire(node: HandNode, policy: str) 
     """MIS-5: each late fire happens once, at its own due time, whatever the policy."""
     of = job(node, policy, 300_000)
     fired = freeze(node, of, 5000)
-    assert [run.due_ms for run in fired] == [
-        (of.next_fire_ms or 0) + number * GRID_MS for number in range(COUNT)
-    ]
+    assert [run.due_ms for run in fired] == [(of.next_fire_ms or 0) + number * GRID_MS for number in range(COUNT)]
     assert {run.reason for run in fired} == {""}
     assert [run for run in node.runs(of.id) if run.state is RunState.SKIPPED] == []
 
@@ -95,9 +87,7 @@ def test_fires_follow_the_zone_of_the_job(node: HandNode, server_zone: str) -> N
     begin = datetime(2024, 3, 8, 12, tzinfo=UTC)  # New York's change is on the 10th, Berlin's on the 31st
     node.clock.advance(int(begin.timestamp() * 1000) - node.clock.now_ms())
     node.keep_lease()
-    of = node.job(
-        schedule_type="CRON", schedule_conf="0 30 8 * * ?", timezone="Asia/Shanghai", misfire_policy=ONCE
-    )
+    of = node.job(schedule_type="CRON", schedule_conf="0 30 8 * * ?", timezone="Asia/Shanghai", misfire_policy=ONCE)
     times = []
     for _ in range(30):
         due_ms = node.load(of.id).next_fire_ms

@@ -72,10 +72,7 @@ def copied(context: RouteContext, **changes: Any) -> list[RegisteredExecutor]:
 
 
 LIES: dict[str, tuple[Callable[[RouteContext], Any], str]] = {
-    "strange addresses": (
-        lambda c: ["http://127.0.0.1:1"],
-        "chose http://127.0.0.1:1, which it was not given",
-    ),
+    "strange addresses": (lambda c: ["http://127.0.0.1:1"], "chose http://127.0.0.1:1, which it was not given"),
     "one address": (lambda c: c.executors[0].address, "returned 'http://127.0.0.1:9001' where a list"),
     "one executor": (lambda c: c.executors[0], "returned an object of RegisteredExecutor where a list"),
     "numbers": (lambda c: [0, 1], "chose 0, which is no executor"),
@@ -100,10 +97,7 @@ LIES: dict[str, tuple[Callable[[RouteContext], Any], str]] = {
     "sys.exit()": (partial(raising, SystemExit(1)), "failed: SystemExit: 1"),
     "Ctrl-C": (partial(raising, KeyboardInterrupt()), "failed: KeyboardInterrupt"),
     "the end of a generator": (partial(raising, GeneratorExit()), "failed: GeneratorExit"),
-    "an error without words": (
-        partial(raising, UnspeakableError()),
-        "UnspeakableError: .nothing that can be read.",
-    ),
+    "an error without words": (partial(raising, UnspeakableError()), "UnspeakableError: .nothing that can be read."),
     "a change of its list": (lambda c: c.executors.clear(), "failed: AttributeError"),  # type: ignore[attr-defined]
     "a change of labels": (
         lambda c: c.executors[0].labels.update(zone="b"),  # type: ignore[attr-defined]
@@ -145,9 +139,7 @@ def settle(node: HandNode, count: int) -> None:
 
 @pytest.mark.parametrize("trusted", [True, False], ids=["at once", "on a thread"])
 @pytest.mark.parametrize("lie", LIES)
-def test_r4_a_router_that_lies_fails_its_own_run_by_name(
-    sqlite_node: HandNode, lie: str, trusted: bool
-) -> None:
+def test_r4_a_router_that_lies_fails_its_own_run_by_name(sqlite_node: HandNode, lie: str, trusted: bool) -> None:
     answer, words = LIES[lie]
     sqlite_node.group()
     sqlite_node.register(*ADDRESSES, labels={"zone": "a"})
@@ -159,9 +151,7 @@ def test_r4_a_router_that_lies_fails_its_own_run_by_name(
     assert failed.message.startswith(f"job {liar}: router LYING ")
     assert words.replace(".nothing that can be read.", "(nothing that can be read)") in failed.message
     assert went.state is RunState.DISPATCHING
-    labels = {
-        item.labels["zone"] for item in sqlite_node.scheduler.core.registry.all(sqlite_node.clock.now_ms())
-    }
+    labels = {item.labels["zone"] for item in sqlite_node.scheduler.core.registry.all(sqlite_node.clock.now_ms())}
     assert labels == {"a"}
 
 
@@ -234,19 +224,12 @@ def test_r4_only_trusted_routers_work_on_the_tick_thread_also_behind_another(sql
     settle(sqlite_node, 4)
     assert seen["FOREIGN"] == {"xwheel-route-FOREIGN", "xwheel-route-BEHIND"}
     assert seen["OURS"] == {threading.current_thread().name}
-    assert [run.address for job_id in made for run in sqlite_node.runs(job_id)] == [
-        *[ADDRESSES[2]] * 3,
-        ADDRESSES[0],
-    ]
+    assert [run.address for job_id in made for run in sqlite_node.runs(job_id)] == [*[ADDRESSES[2]] * 3, ADDRESSES[0]]
     # no one was asked for, so a refused connection is no reason for another attempt
-    assert not any(
-        sqlite_node.scheduler.routing.async_chooser.has_chosen(run.id) for run in sqlite_node.runs()
-    )
+    assert not any(sqlite_node.scheduler.routing.async_chooser.has_chosen(run.id) for run in sqlite_node.runs())
 
 
-def test_r4_a_router_that_is_not_trusted_and_hangs_fails_its_run_and_holds_up_nobody(
-    sqlite_node: HandNode,
-) -> None:
+def test_r4_a_router_that_is_not_trusted_and_hangs_fails_its_run_and_holds_up_nobody(sqlite_node: HandNode) -> None:
     hanging = Hanging()
     hanging.asks = False
     sqlite_node.group()

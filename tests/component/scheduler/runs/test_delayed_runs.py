@@ -91,9 +91,7 @@ def test_a_stop_leaves_it_and_a_deletion_cancels_it(node: HandNode) -> None:
 def test_the_schedule_of_its_job_goes_on(node: HandNode) -> None:
     run = plan(node, When(MINUTE_MS), enabled=True, schedule_conf="10", wait_for_executor_s=30)
     node.run_for(45_000, each=node.answer)
-    others = [
-        item for item in node.runs(run.job_id) if item.id != run.id and item.due_ms <= node.clock.now_ms()
-    ]
+    others = [item for item in node.runs(run.job_id) if item.id != run.id and item.due_ms <= node.clock.now_ms()]
     assert [item.state for item in others] == [RunState.RUNNING] * 4
     assert load(node, run.id).state is RunState.PLANNED
 

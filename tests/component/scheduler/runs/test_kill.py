@@ -74,9 +74,7 @@ def test_what_does_not_exist_or_ended_cannot_be_killed(node: HandNode) -> None:
         node.scheduler.management.killer.kill(run_id)
 
 
-def test_a_run_that_is_sent_while_it_is_cancelled_is_marked(
-    node: HandNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_sent_while_it_is_cancelled_is_marked(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = fire(node)
     finish = node.scheduler.finishing.finisher.finish
 

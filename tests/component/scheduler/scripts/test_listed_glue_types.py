@@ -66,10 +66,7 @@ def test_its_source_travels_with_each_run_and_a_new_one_from_then_on(site: HandN
     site.scheduler.management.run_now.run(job.id)
     site.run_for(500)
     found = sent(site)
-    assert [(item.glue_type, item.glue_source) for item in found] == [
-        (GROOVY, "return 1"),
-        (GROOVY, "return 2"),
-    ]
+    assert [(item.glue_type, item.glue_source) for item in found] == [(GROOVY, "return 1"), (GROOVY, "return 2")]
     assert found[0].glue_updated_ms < found[1].glue_updated_ms
     assert [call.url for call in site.line.calls] == [f"{ADDRESS}/run"] * 2
 

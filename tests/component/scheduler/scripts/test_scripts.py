@@ -21,7 +21,7 @@ from xwheel.scheduler.records import Fate
 from xwheel.scheduler.send.lane import encode_parcel
 from xwheel.storage import jobs, retention
 from xwheel.storage.database.engine import Database
-from xwheel.wire.codec.batch import decode_batch
+from xwheel.wire.codec import decode_batch
 from xwheel.wire.messages import TriggerRequest
 
 
@@ -46,9 +46,7 @@ def node(db: Database, monkeypatch: pytest.MonkeyPatch) -> HandNode:
     known = support.plugins()
     types = {"BEAN": known.glue_types["BEAN"], "SCRIPT": ScriptGlue()}
     mine = Plugins(
-        schedule_types=known.schedule_types,
-        routers=known.routers,
-        glue_types=Registry[Any]("glue type", types, {}),
+        schedule_types=known.schedule_types, routers=known.routers, glue_types=Registry[Any]("glue type", types, {})
     )
     monkeypatch.setattr(support, "PLUGINS", [mine])
     made = HandNode(db, ManualClock(NOW))
@@ -59,9 +57,7 @@ def node(db: Database, monkeypatch: pytest.MonkeyPatch) -> HandNode:
 
 def script(node: HandNode, source: str = "one", **changes: Any) -> Job:
     values = job_values(anchor_ms=NOW, glue_type="SCRIPT", handler="", **changes)
-    return node.scheduler.management.jobs.create(
-        values, enabled=True, source=NewSource(source=source, author="me")
-    )
+    return node.scheduler.management.jobs.create(values, enabled=True, source=NewSource(source=source, author="me"))
 
 
 def sent(node: HandNode) -> list[TriggerRequest]:
@@ -94,9 +90,7 @@ def test_runs_carry_the_newest_source_and_its_time(node: HandNode) -> None:
     assert second.glue_updated_ms > first.glue_updated_ms
 
 
-def test_r5_no_transaction_is_open_while_a_glue_type_is_asked(
-    node: HandNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_r5_no_transaction_is_open_while_a_glue_type_is_asked(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
     inside: list[int] = []
 
     def check_source(_self: ScriptGlue, _source: str) -> None:
@@ -203,9 +197,7 @@ def test_a_script_without_a_source_is_refused_where_nobody_checked(node: HandNod
     ]
 
 
-def test_a_script_whose_glue_type_was_uninstalled_is_refused(
-    node: HandNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_whose_glue_type_was_uninstalled_is_refused(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
     job = script(node)
     bean = node.job()
     monkeypatch.setattr(support, "PLUGINS", [])

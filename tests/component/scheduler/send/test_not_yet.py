@@ -228,9 +228,7 @@ def test_one_that_waits_for_another_executor_holds_up_none(node: HandNode) -> No
     assert node.runs(job.id)[0].id == held.id
 
 
-def test_many_that_are_not_taken_are_one_line_of_the_log(
-    node: HandNode, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_many_that_are_not_taken_are_one_line_of_the_log(node: HandNode, caplog: pytest.LogCaptureFixture) -> None:
     job = node.job(enabled=False, wait_for_executor_s=60)
     for _ in range(20):
         node.scheduler.management.run_now.run(job.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.lines import batch_body
 from tests.support.node import HandNode
@@ -12,6 +13,10 @@ from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.model import DeliveryPolicy, Job, Run, RunState
+from xwheel.scheduler.finish.acceptances import Acceptances
+from xwheel.scheduler.finish.finish import OutcomeStatus
+from xwheel.scheduler.records import Outcome
+from xwheel.scheduler.send import results
 from xwheel.storage import leases
 from xwheel.storage.database.engine import Database
 from xwheel.wire.codec import encode_response
@@ -31,9 +36,7 @@ def ends(node: HandNode, job: Job) -> list[tuple[str, str]]:
     return [(str(run.state), run.reason) for run in node.runs(job.id)]
 
 
-@pytest.mark.parametrize(
-    "reply", [{"status": 413}, {"status": 401}, {"error": "refused", "sent": False}, "no"]
-)
+@pytest.mark.parametrize("reply", [{"status": 413}, {"status": 401}, {"error": "refused", "sent": False}, "no"])
 @pytest.mark.parametrize("delivery", list(DeliveryPolicy))
 def test_r2_runs_that_are_asked_about_again_are_not_refused_by_what_is_not_about_them(
     node: HandNode, reply: Any, delivery: DeliveryPolicy
@@ -217,9 +220,9 @@ def test_r17_answers_that_wait_to_be_written_are_held(db: Database, monkeypatch:
     answers = node.scheduler.sending.results
     node.reply(body=encode_response(Response(code=200)))
     held: list[bool] = []
-    write = answers._write
+    write = answers._write_taken
 
-    def slow(batch: Any, now_ms: int) -> None:
+    def slow(now_ms: int) -> None:
         """Ten seconds, in which the second answer comes and sends without an answer are looked for."""
         if not held:
             node.reply(body=encode_response(Response(code=500, message="busy")))
@@ -227,42 +230,135 @@ def test_r17_answers_that_wait_to_be_written_are_held(db: Database, monkeypatch:
             node.clock.advance(9000)
             node.scheduler.core.lease.step(node.clock.now_ms())
             node.scheduler.planning.adopt.reconcile(node.clock.now_ms())
-        write(batch, now_ms)
+        write(now_ms)
 
-    monkeypatch.setattr(answers, "_write", slow)
+    monkeypatch.setattr(answers, "_write_taken", slow)
     node.write_answers()
     assert held == [True, True]
     assert [str(run.state) for run in node.runs(job.id)] == ["running", "refused"]
     assert not any(answers.is_held(run.id) for run in (first, second))
 
 
+@pytest.mark.parametrize("ok", [True, False])
 def test_r17_an_answer_that_the_database_did_not_take_stays_held(
-    node: HandNode, monkeypatch: pytest.MonkeyPatch
+    node: HandNode, monkeypatch: pytest.MonkeyPatch, ok: bool
 ) -> None:
-    """R17: it stays so until it is written, and so does its place."""
+    """R17: it stays so until it is written, and so does the place of a refusal."""
     job, (run,) = start(node)
     answers = node.scheduler.sending.results
-    node.reply(body=batch_body(node.sent[0], {run.id: True}))
+    node.reply(body=batch_body(node.sent[0], {run.id: ok}))
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise DatabaseUnreachableError("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(answers, "_write", fail)
+        patch.setattr(node.db, "transaction", fail)
         with pytest.raises(DatabaseUnreachableError):
             answers.step(node.clock.now_ms())
     assert answers.is_held(run.id)
-    assert any(node.scheduler.sending.pool.in_flight().values())
+    assert answers.pending() == 1
+    assert any(node.scheduler.sending.pool.in_flight().values()) is not ok
     node.write_answers()
     assert not answers.is_held(run.id)
-    assert ends(node, job) == [("running", "")]
+    assert ends(node, job) == [("running", "") if ok else ("refused", "executor_refused")]
     assert not any(node.scheduler.sending.pool.in_flight().values())
 
 
-@pytest.mark.parametrize("ok", [True, False])
-def test_whoever_sent_a_run_writes_its_answer_though_its_partition_went_elsewhere(
-    node: HandNode, ok: bool
+@pytest.fixture
+def patient(node: HandNode) -> HandNode:
+    """A node that waits for ends before it writes that runs were accepted, as real ones do."""
+    node.scheduler.sending.results.hold_ms = 200
+    return node
+
+
+def test_what_ends_soon_is_written_once(patient: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, (run,) = start(patient)
+    patient.answer()
+    at_ms = patient.clock.now_ms()
+    assert patient.scheduler.sending.results.is_held(run.id)
+    assert ends(patient, job) == [("dispatching", "")]
+    patient.clock.advance(150)
+    patient.finish([run])
+    (row,) = patient.runs(job.id)
+    assert (row.state, row.accepted_ms, row.finished_ms) == (RunState.SUCCEEDED, at_ms, at_ms + 150)
+    patient.clock.advance(100)
+    with monkeypatch.context() as patch:
+        patch.setattr(patient.db, "transaction", None)  # nothing is left to write
+        patient.write_answers()
+    assert patient.runs(job.id) == [row]
+    assert not patient.scheduler.sending.results.is_held(run.id)
+
+
+def test_what_goes_on_is_running_after_a_moment(patient: HandNode) -> None:
+    job, (run,) = start(patient)
+    patient.answer()
+    at_ms = patient.clock.now_ms()
+    patient.clock.advance(199)
+    patient.write_answers()
+    assert ends(patient, job) == [("dispatching", "")]
+    patient.clock.advance(1)
+    patient.write_answers()
+    (row,) = patient.runs(job.id)
+    assert (row.state, row.accepted_ms) == (RunState.RUNNING, at_ms)
+    assert row.check_ms == at_ms + patient.scheduler.sending.results.check_after_ms
+    assert not patient.scheduler.sending.results.is_held(run.id)
+
+
+def test_a_clock_that_is_set_back_holds_up_no_acceptance(patient: HandNode) -> None:
+    job, _ = start(patient)
+    patient.answer()
+    patient.clock.step_wall(-3_600_000)
+    patient.write_answers()
+    assert ends(patient, job) == [("running", "")]
+
+
+def test_an_end_that_another_node_wrote_learns_when_the_run_was_accepted(
+    patient: HandNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    job, (run,) = start(patient)
+    patient.answer()
+    at_ms = patient.clock.now_ms()
+    patient.clock.advance(50)
+    # what this node keeps in memory is nothing to the one that gets the callback
+    monkeypatch.setattr(patient.scheduler.finishing.finisher, "acceptances", Acceptances())
+    patient.finish([run])
+    (row,) = patient.runs(job.id)
+    assert (row.state, row.accepted_ms) == (RunState.SUCCEEDED, None)
+    patient.clock.advance(200)
+    patient.write_answers()
+    assert patient.runs(job.id) == [replace(row, accepted_ms=at_ms)]
+
+
+def test_a_report_that_does_not_count_keeps_what_is_held(patient: HandNode) -> None:
+    """A stranger who guesses an id cannot make the scheduler forget that the run was accepted."""
+    job, (run,) = start(patient)
+    patient.answer()
+    wrong = Outcome(run_id=run.id, state=RunState.SUCCEEDED, created_ms=run.created_ms + 1)
+    assert patient.scheduler.finishing.finisher.finish([wrong]) == {run.id: OutcomeStatus.UNKNOWN}
+    patient.clock.advance(200)
+    patient.write_answers()
+    assert ends(patient, job) == [("running", "")]
+
+
+def test_many_that_are_held_are_written_at_once(patient: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "MOST_HELD", 1)
+    job, _ = start(patient)
+    patient.answer()
+    assert ends(patient, job) == [("running", "")]
+
+
+def test_a_kill_reaches_a_run_whose_acceptance_is_held(patient: HandNode) -> None:
+    job, (run,) = start(patient)
+    patient.answer()
+    patient.scheduler.management.killer.kill(run.id)
+    patient.clock.advance(200)
+    patient.write_answers()
+    (row,) = patient.runs(job.id)
+    assert (row.state, row.check_ms) == (RunState.RUNNING, patient.clock.now_ms())
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_whoever_sent_a_run_writes_its_answer_though_its_partition_went_elsewhere(node: HandNode, ok: bool) -> None:
     """R1: a fenced send of a node that gives a partition away goes on, and the giver writes what came of it."""
     job, (run,) = start(node, max_retries=1)
     node.db.transaction(lambda conn: leases.take_all_leases(conn, "another"))

@@ -48,9 +48,7 @@ def test_the_wait_counts_from_when_the_first_was_due(node: HandNode) -> None:
     assert ends(node, job)[-1] == ("planned", "")
     node.run_for(2000, each=lambda: node.sent and node.answer(reached=False))
     assert ends(node, job) == [("refused", "failed_over")] * 2 + [("refused", "unreachable")]
-    assert (
-        f"{HOME} could not be reached a moment ago, and none came in the 15." in node.runs(job.id)[-1].message
-    )
+    assert f"{HOME} could not be reached a moment ago, and none came in the 15." in node.runs(job.id)[-1].message
 
 
 def test_then_its_retries_follow(node: HandNode) -> None:

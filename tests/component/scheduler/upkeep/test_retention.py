@@ -63,9 +63,7 @@ def _ids(db: Database) -> list[int]:
     return sorted(run.id for run in all_runs(db))
 
 
-def test_each_final_state_goes_and_each_open_one_stays(
-    db: Database, loop: RetentionLoop, clock: ManualClock
-) -> None:
+def test_each_final_state_goes_and_each_open_one_stays(db: Database, loop: RetentionLoop, clock: ManualClock) -> None:
     states = dict(enumerate(RunState, 1))
     ended_ms = NOW - 31 * DAY_MS  # even where it should not stand
     insert(db, [_old(number, 31, state, finished_ms=ended_ms) for number, state in states.items()])
@@ -74,9 +72,7 @@ def test_each_final_state_goes_and_each_open_one_stays(
     assert loop.deleted_runs == len(FINAL_STATES)
 
 
-def test_a_run_is_as_old_as_its_due_time_and_its_end(
-    db: Database, loop: RetentionLoop, clock: ManualClock
-) -> None:
+def test_a_run_is_as_old_as_its_due_time_and_its_end(db: Database, loop: RetentionLoop, clock: ManualClock) -> None:
     late = _old(3, 90, finished_ms=NOW - 29 * DAY_MS)
     early = _old(4, 29, RunState.CANCELLED, finished_ms=NOW - 60 * DAY_MS)
     insert(db, [_old(1, 30.001), _old(2, 29.999), late, early])
@@ -136,9 +132,7 @@ def test_zero_keeps_all_runs_but_those_of_jobs_that_say_otherwise(db: Database, 
     assert _ids(db) == [1]
 
 
-def test_rows_that_must_stay_do_not_hold_up_the_others(
-    db: Database, loop: RetentionLoop, clock: ManualClock
-) -> None:
+def test_rows_that_must_stay_do_not_hold_up_the_others(db: Database, loop: RetentionLoop, clock: ManualClock) -> None:
     """The oldest hundred are open, half with the same due time: ten batches of them come first."""
     plain, kept = _job(db), _job(db, retention_days=365)
     assert plain == 1  # the one that runs belong to here unless they say otherwise
@@ -152,7 +146,7 @@ def test_rows_that_must_stay_do_not_hold_up_the_others(
 def test_a_sweep_does_not_see_again_what_stayed_until_the_next_day(
     db: Database, loop: RetentionLoop, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    insert(db, [_old(number, 50, RunState.RUNNING) for number in range(1, 101)])
+    insert(db, [_old(number, 50, finished_ms=NOW) for number in range(1, 101)])
     seen: list[int] = []
     real = retention.find_old_runs
 
@@ -168,9 +162,7 @@ def test_a_sweep_does_not_see_again_what_stayed_until_the_next_day(
     insert(db, [_old(number, 30.01) for number in range(201, 206)])
     _sweep(loop, clock)
     assert seen == [201, 202, 203, 204, 205]
-    db.transaction(
-        lambda conn: conn.execute(tables.run.update().values(state="failed", finished_ms=NOW - 45 * DAY_MS))
-    )
+    db.transaction(lambda conn: conn.execute(tables.run_history.update().values(finished_ms=NOW - 45 * DAY_MS)))
     _sweep(loop, clock)
     assert len(_ids(db)) == 100
     clock.advance(DAY_MS)
@@ -193,9 +185,7 @@ def test_no_transaction_is_larger_than_the_batch_and_each_is_followed_by_a_pause
         clock.advance(wait_ms)
 
 
-def test_many_jobs_with_few_old_runs_share_transactions(
-    db: Database, loop: RetentionLoop, clock: ManualClock
-) -> None:
+def test_many_jobs_with_few_old_runs_share_transactions(db: Database, loop: RetentionLoop, clock: ManualClock) -> None:
     own = [_job(db, retention_days=5) for _ in range(30)]
     insert(db, [_old(job_id, 6, job_id=job_id) for job_id in own])
     steps = 0
@@ -267,13 +257,7 @@ def test_an_outcome_that_corrects_a_lost_run_meanwhile_wins(db: Database) -> Non
 
 def test_arrivals_go_with_the_runs(db: Database, loop: RetentionLoop, clock: ManualClock) -> None:
     arrivals = [
-        {
-            "child_id": 1,
-            "chain_id": number,
-            "parent_id": 2,
-            "root_id": number,
-            "created_ms": NOW - age * DAY_MS,
-        }
+        {"child_id": 1, "chain_id": number, "parent_id": 2, "root_id": number, "created_ms": NOW - age * DAY_MS}
         for number, age in enumerate([29] * 5 + [31] * 25)
     ]
     db.transaction(lambda conn: conn.execute(insert_into(tables.child_arrival), arrivals))
@@ -316,11 +300,7 @@ def test_a_deleted_job_goes_with_its_links_once_its_last_run_is_gone(
             )
 
     _sweep(loop, clock)
-    assert left() == (
-        [alive, busy, parent],
-        [(busy, alive), (parent, alive)][:: 1 if busy < parent else -1],
-        [alive],
-    )
+    assert left() == ([alive, busy, parent], [(busy, alive), (parent, alive)][:: 1 if busy < parent else -1], [alive])
     assert loop.swept_jobs == 1
     clock.advance(2 * DAY_MS)
     _sweep(loop, clock)
@@ -341,9 +321,7 @@ def test_tombstones_with_runs_do_not_hide_those_behind_them(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_sweep_deletes_what_the_rule_says_and_nothing_else(
-    db: Database, clock: ManualClock, seed: int
-) -> None:
+def test_a_sweep_deletes_what_the_rule_says_and_nothing_else(db: Database, clock: ManualClock, seed: int) -> None:
     chance = random.Random(seed)
     days = {_job(db, retention_days=own): own for own in (0, 0, 4, 60)}
     found: list[Run] = []
@@ -354,15 +332,7 @@ def test_a_sweep_deletes_what_the_rule_says_and_nothing_else(
             age = chance.uniform(0, 70)
             end_ms = NOW - round(age * chance.random() * DAY_MS) if state in FINAL_STATES else None
             found.append(
-                _old(
-                    root + shard,
-                    age,
-                    state,
-                    job_id=job_id,
-                    root_id=root,
-                    shard_index=shard,
-                    finished_ms=end_ms,
-                )
+                _old(root + shard, age, state, job_id=job_id, root_id=root, shard_index=shard, finished_ms=end_ms)
             )
     insert(db, found)
     _sweep(make_loop(db, clock, run_days=20, batch=7), clock)
@@ -377,9 +347,7 @@ def test_a_sweep_deletes_what_the_rule_says_and_nothing_else(
     assert _ids(db) == expected
 
 
-@pytest.mark.parametrize(
-    "spoil", [lambda lease: lease.epochs.pop(0), lambda lease: setattr(lease, "is_valid", False)]
-)
+@pytest.mark.parametrize("spoil", [lambda lease: lease.epochs.pop(0), lambda lease: setattr(lease, "is_valid", False)])
 def test_only_the_holder_of_partition_0_deletes(
     db: Database, clock: ManualClock, spoil: Callable[[GivenLease], object]
 ) -> None:

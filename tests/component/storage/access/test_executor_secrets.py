@@ -16,15 +16,11 @@ SECRET = "the-secret-of-the-orders-group"
 
 @pytest.fixture
 def group_id(db: Database) -> int:
-    return db.transaction(
-        lambda conn: executors.insert_group(conn, app_name="orders", title="", now_ms=NOW).id
-    )
+    return db.transaction(lambda conn: executors.insert_group(conn, app_name="orders", title="", now_ms=NOW).id)
 
 
 def store(db: Database, group_id: int, keys: KeyRing, name: str = "one", secret: str = SECRET) -> None:
-    db.transaction(
-        lambda conn: executor_secrets.insert_secret(conn, name, secret, keys, NOW, group_id=group_id)
-    )
+    db.transaction(lambda conn: executor_secrets.insert_secret(conn, name, secret, keys, NOW, group_id=group_id))
 
 
 def test_a_key_of_another_cluster_and_a_missing_one_are_refused(db: Database) -> None:

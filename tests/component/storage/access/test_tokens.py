@@ -13,7 +13,7 @@ from xwheel.model.access import Grant, Grants, Role
 from xwheel.storage import executors
 from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema.access_tables import api_token
+from xwheel.storage.schema.tables import api_token
 
 
 def names(db: Database) -> list[str]:

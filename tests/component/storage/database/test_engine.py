@@ -7,30 +7,24 @@ import ctypes
 import sqlite3
 import threading
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
-from sqlalchemy import select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import select, update
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from tests.support.databases import differences, twin_of
-from tests.support.rows import make_run
+from tests.support.rows import NOW, make_run
 from xwheel.access.rights import Rights
-from xwheel.errors import (
-    ConfigError,
-    DatabaseRefusedError,
-    DuplicateError,
-    PluginError,
-    SchemaError,
-    StorageError,
-)
+from xwheel.errors import ConfigError, DatabaseRefusedError, DuplicateError, PluginError, SchemaError, StorageError
 from xwheel.plugin.validation import guarded
-from xwheel.storage import runs
+from xwheel.storage import leases, news, run_ids, runs
 from xwheel.storage.database.bulk import update_many
 from xwheel.storage.database.engine import ATTEMPTS, LOG_BYTES, Connection, Database, FairLock
 from xwheel.storage.run_ids import BLOCK, SPARE, RunIds
 from xwheel.storage.schema import migrate
-from xwheel.storage.schema.tables import run
+from xwheel.storage.schema.tables import open_run, run_id_block
 
 
 def test_the_lock_serves_in_order_of_arrival() -> None:
@@ -127,7 +121,7 @@ def test_bulk_update_writes_each_row_its_own(db: Database) -> None:
     db.transaction(lambda conn: runs.insert_runs(conn, [make_run(1), make_run(2), make_run(3)]))
     values = [(1, "a", False), (3, "c'; DROP TABLE run", True), (4, "nobody", True)]
 
-    changed = db.transaction(lambda conn: update_many(conn, run, ("message", "kill_requested"), values))
+    changed = db.transaction(lambda conn: update_many(conn, open_run, ("message", "kill_requested"), values))
 
     assert changed == 2
     with db.read() as conn:
@@ -159,20 +153,65 @@ def test_n19_blocks_touch_and_do_not_overlap(db: Database) -> None:
     assert max(taken) - min(taken) == 3 * BLOCK - 1
 
 
+def test_ids_begin_anew_beyond_those_that_others_may_have(db: Database) -> None:
+    """R27: the database has lost who took which, and gives the same block to two nodes."""
+    first, second = RunIds(db), RunIds(db)
+    first.ensure(BLOCK // 2)
+    with db.write() as conn:
+        conn.execute(update(run_id_block).values(next_id=1))
+    second.ensure(BLOCK // 2)
+    taken = [*first.take(5), *second.take(5)]
+    assert len(set(taken)) == 5
+    first.restart()
+    second.restart()
+    for source in (first, second):
+        with pytest.raises(StorageError, match="0 were ensured"):
+            source.take(1)
+    later = [*first.reserve(5), *second.reserve(5)]
+    assert len(set(later)) == 10
+    assert min(later) > max(taken) + 64 * BLOCK
+
+
+def test_a_block_that_was_taken_before_ids_begin_anew_is_not_used_after(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be another node's, too."""
+    ids, taken = RunIds(db), db.transaction
+
+    def late(work: Any) -> Any:
+        found = taken(work)
+        monkeypatch.setattr(db, "transaction", taken)
+        ids.restart()
+        return found
+
+    monkeypatch.setattr(db, "transaction", late)
+    ids.ensure(5)
+    with pytest.raises(StorageError, match="0 were ensured"):
+        ids.take(1)
+    assert ids.reserve(1)[0] > run_ids.LOST
+
+
+def test_a_question_that_is_asked_again_and_again_sees_what_others_commit(db: Database) -> None:
+    mine, others = (news.spell_out([news.FIRE, *news.NODES], owner, db.engine.dialect) for owner in ("me", "other"))
+    before = db.ask(mine)
+    assert before == (None, 0, 0)
+    twin = twin_of(db)
+    twin.transaction(lambda conn: leases.renew_node(conn, "other", NOW, NOW + 1))
+    twin.close()
+    assert db.ask(mine) == (None, 1, 0)
+    assert db.ask(others) == before
+
+
+def test_a_question_that_the_database_refuses_costs_no_connection(db: Database) -> None:
+    for _ in range(2 * db.most_connections):
+        with pytest.raises(DBAPIError):
+            db.ask("SELECT id FROM nowhere")
+    assert db.ask("SELECT count(*) FROM node") == (0,)
+
+
 def test_the_migrations_make_what_the_tables_say(db: Database) -> None:
     with db.read() as conn:
         assert differences(conn) == []
-
-
-def test_migrations_go_down_and_up_again(db: Database) -> None:
-    migrate.check_schema(db)
-    migrate.downgrade(db, "base")
-    with pytest.raises(SchemaError, match="xwheel db upgrade"):
-        migrate.check_schema(db)
-    migrate.upgrade(db)
-    migrate.check_schema(db)
-    with db.read() as conn:
-        assert conn.exec_driver_sql("SELECT count(*) FROM partition_lease").scalar() == 64
 
 
 def test_a_newer_and_a_foreign_schema_are_refused(db: Database, tmp_path: Path) -> None:
@@ -196,9 +235,7 @@ def test_the_log_of_writes_shrinks_after_a_long_read(sqlite_db: Database) -> Non
 
     def write(rows: int) -> None:
         with sqlite_db.write() as conn:
-            conn.exec_driver_sql(
-                "INSERT INTO filling VALUES (zeroblob(1000000))" + ", (zeroblob(1000000))" * rows
-            )
+            conn.exec_driver_sql("INSERT INTO filling VALUES (zeroblob(1000000))" + ", (zeroblob(1000000))" * rows)
 
     with sqlite_db.write() as conn:
         conn.exec_driver_sql("CREATE TABLE filling (content BLOB)")
@@ -244,9 +281,7 @@ def full_disk() -> OperationalError:
     return OperationalError("INSERT", {}, origin)
 
 
-def test_a_plugin_that_meets_a_failing_database_did_not_fail_itself(
-    db: Database, full_disk: OperationalError
-) -> None:
+def test_a_plugin_that_meets_a_failing_database_did_not_fail_itself(db: Database, full_disk: OperationalError) -> None:
     with pytest.raises(DatabaseRefusedError) as told, db.read():
         guarded("gate own", mock.Mock(side_effect=full_disk))
     assert "full" in str(told.value)
@@ -254,9 +289,7 @@ def test_a_plugin_that_meets_a_failing_database_did_not_fail_itself(
         guarded("gate own", mock.Mock(side_effect=ValueError))
 
 
-def test_owners_of_tokens_are_not_unknown_while_the_database_fails(
-    db: Database, full_disk: OperationalError
-) -> None:
+def test_owners_of_tokens_are_not_unknown_while_the_database_fails(db: Database, full_disk: OperationalError) -> None:
     rights = Rights({"own": mock.Mock(spec_set=["owners"], owners=mock.Mock(side_effect=full_disk))})
     with pytest.raises(DatabaseRefusedError), db.read() as conn:
         rights.owners(conn, [1])

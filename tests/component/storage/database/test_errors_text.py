@@ -18,22 +18,7 @@ from xwheel.storage.jobs import JobFilter, page_jobs
 from xwheel.storage.schema.tables import calendar, metadata, server_collation
 
 # alike for a locale, an eye that does not look at case, or one that does not see blanks
-NAMES = [
-    "Zeta",
-    "zeta",
-    "zeta ",
-    "zetA",
-    "zéta",
-    "ze\u0301ta",
-    "straße",
-    "strasse",
-    "ａ",
-    "a",
-    "😀",
-    "😁",
-    "_",
-    "-",
-]
+NAMES = ["Zeta", "zeta", "zeta ", "zetA", "zéta", "ze\u0301ta", "straße", "strasse", "ａ", "a", "😀", "😁", "_", "-"]
 
 NEW = {"enabled": False, "next_fire_ms": None, "last_fire_ms": None, "awaits_root": None}
 NEW |= {"revision": 1, "schedule_error": "", "created_ms": 1, "updated_ms": 1}

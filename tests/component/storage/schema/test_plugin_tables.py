@@ -87,9 +87,7 @@ def without_toys(db: Database) -> Any:
     """Leave no tables of the samples in a database that the next test gets."""
     yield
     with db.write() as conn:
-        for name in sorted(
-            name for name in inspect(conn).get_table_names() if name.startswith(("toys_", "other_"))
-        ):
+        for name in sorted(name for name in inspect(conn).get_table_names() if name.startswith(("toys_", "other_"))):
             conn.execute(text(f"DROP TABLE {name}"))
         conn.execute(text("DELETE FROM plugin_migration"))
 
@@ -199,9 +197,7 @@ def test_a_prefix_of_our_own_tables_is_refused(db: Database) -> None:
     class Runs(Toys):
         name = "run"
 
-    with pytest.raises(
-        SchemaError, match=r"plugin run: xwheel's own table run\w* has its name, or begins with run_"
-    ):
+    with pytest.raises(SchemaError, match=r"plugin run: xwheel's own table run\w* has its name, or begins with run_"):
         plugin_tables.upgrade(db, {"run": Runs(tables=("run_thing",))})
 
 
@@ -230,9 +226,7 @@ def test_the_same_tables_can_be_made_in_databases_of_other_kinds(db: Database) -
 
 def test_the_suite_finds_what_is_wrong() -> None:
     check_tables(Toys(FIRST, SECOND))
-    twice = Migration(
-        "0002", lambda conn: conn.execute(text("ALTER TABLE toys_thing ADD COLUMN box INTEGER"))
-    )
+    twice = Migration("0002", lambda conn: conn.execute(text("ALTER TABLE toys_thing ADD COLUMN box INTEGER")))
     with pytest.raises(AssertionError, match="plugin toys: migration 0002 failed: .*duplicate column"):
         check_tables(Toys(FIRST, twice))
     with pytest.raises(AssertionError, match="plugin toys: its table toys_none is gone"):

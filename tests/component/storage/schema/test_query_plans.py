@@ -13,7 +13,7 @@ from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.model import RunState
 from xwheel.scheduler.records import Fate
-from xwheel.storage import retention
+from xwheel.storage import open_runs, retention, runs
 from xwheel.storage.database.engine import Database
 
 DAY_MS = 86_400_000
@@ -73,7 +73,8 @@ def test_the_pipeline_scans_no_table(sqlite_db: Database) -> None:
             plan = conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
             for row in plan:
                 scanned = re.match(r"SCAN (\w+)\b(?! VIRTUAL)", row[-1])
-                if scanned and not row[-1].startswith("SCAN part"):
+                # a pause looks through all that is open
+                if scanned and not row[-1].startswith("SCAN part") and "DISTINCT open_run.job_id" not in statement:
                     assert scanned[1] in SMALL, f"{row[-1]}:\n{statement}"
 
 
@@ -89,17 +90,12 @@ def test_each_question_of_the_upkeep_has_its_index(sqlite_db: Database) -> None:
             event.listen(sqlite_db.engine, "before_cursor_execute", note)
             question(conn)
             event.remove(sqlite_db.engine, "before_cursor_execute", note)
-            plans = [
-                conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values).fetchall()
-                for text, values in asked
-            ]
+            plans = [conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values).fetchall() for text, values in asked]
         asked.clear()
         return "; ".join(row[-1] for plan in plans for row in plan)
 
     old = retention.OldRun(NOW, 1, 1, 1)
-    assert "ix_run_due (due_ms>? AND due_ms<?)" in used(
-        lambda conn: retention.find_old_runs(conn, NOW, (5, 5), 9)
-    )
+    assert "ix_run_due (due_ms>? AND due_ms<?)" in used(lambda conn: retention.find_old_runs(conn, NOW, (5, 5), 9))
     assert "ix_run_job (job_id=? AND due_ms>? AND due_ms<?)" in used(
         lambda conn: retention.find_old_runs(conn, NOW, (5, 5), 9, 1)
     )
@@ -110,3 +106,15 @@ def test_each_question_of_the_upkeep_has_its_index(sqlite_db: Database) -> None:
     assert "ix_job_deleted" in used(lambda conn: retention.list_tombstones(conn, (5, 5), 9))
     assert "ix_run_job (job_id=?)" in used(lambda conn: retention.find_empty_tombstones(conn, [1]))
     assert "ix_child_arrival_created" in used(lambda conn: retention.delete_arrivals(conn, NOW, 9))
+    queue = "ix_open_run_queue (partition=? AND epoch"
+    assert queue in used(lambda conn: runs.find_unadopted(conn, [1, 2], NOW, 9))
+    assert queue in used(lambda conn: runs.find_left(conn, {1: 5}, 9))
+    assert "ix_open_run_queue" in used(lambda conn: runs.find_overdue(conn, {1: 5}, NOW, 9))
+    holder = open_runs.Holder(1, "http://127.0.0.1:9001", "")
+    for question in (
+        lambda conn: runs.list_unanswered(conn, [1, 2], NOW, 9),
+        lambda conn: open_runs.list_due(conn, [1, 2], NOW, NOW, 9),
+        lambda conn: open_runs.list_holders(conn, [1, 2], NOW),
+        lambda conn: open_runs.find_later(conn, holder, [1, 2], NOW, after_id=0, limit=9),
+    ):
+        assert "ix_open_run_check (check_ms>?" in used(question)

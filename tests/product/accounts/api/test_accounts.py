@@ -26,9 +26,7 @@ def make(api: PeopleApi, name: str, **fields: Any) -> dict[str, Any]:
 
 def test_an_account_is_made_with_a_password_that_is_shown_once(api: PeopleApi) -> None:
     group = api.group("orders")
-    made = make(
-        api, "li.wei", display_name="李伟", groups=[{"group_id": group, "role": "editor", "script": True}]
-    )
+    made = make(api, "li.wei", display_name="李伟", groups=[{"group_id": group, "role": "editor", "script": True}])
     password = made.pop("password")
     assert len(password) >= 20
     assert made["groups"] == [{"group_id": group, "role": "editor", "script": True}]

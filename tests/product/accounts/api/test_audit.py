@@ -31,9 +31,7 @@ def actions(api: PeopleApi, **query: Any) -> list[str]:
 
 
 def test_a_row_says_who_did_what_from_where_and_why(api: PeopleApi) -> None:
-    made = api.call(
-        "POST", "groups", {"app_name": "shop"}, headers={"Xwheel-Reason": "new%20shop%20%E2%98%82"}
-    )
+    made = api.call("POST", "groups", {"app_name": "shop"}, headers={"Xwheel-Reason": "new%20shop%20%E2%98%82"})
     group_id = made.json["id"]
     api.call("PATCH", f"groups/{group_id}", {"title": "Shop"})
     edit, create = rows(api, group_id=group_id)
@@ -97,8 +95,7 @@ def test_pages_go_on_where_the_one_before_ended(api: PeopleApi) -> None:
 
 
 @pytest.mark.parametrize(
-    "query",
-    ["object_id=5", "outcome=bad", "after=x", "limit=0", "actor=", "from_ms=0", "group_id=0", "nothing=1"],
+    "query", ["object_id=5", "outcome=bad", "after=x", "limit=0", "actor=", "from_ms=0", "group_id=0", "nothing=1"]
 )
 def test_a_query_that_makes_no_sense_is_refused(api: PeopleApi, query: str) -> None:
     assert api.call("GET", f"audit?{query}").status_code == 422

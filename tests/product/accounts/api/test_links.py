@@ -44,9 +44,7 @@ def follow(api: PeopleApi, secret: str, **options: Any) -> falcon.testing.Result
 
 def is_refused(answer: falcon.testing.Result) -> bool:
     is_plain = answer.status_code == 401 and COOKIE not in answer.cookies
-    return (
-        is_plain and answer.json["field"] == "link" and answer.json["detail"].startswith("this link is wrong")
-    )
+    return is_plain and answer.json["field"] == "link" and answer.json["detail"].startswith("this link is wrong")
 
 
 def test_a_link_signs_in_once(api: PeopleApi, ann: Account) -> None:
@@ -92,9 +90,7 @@ def test_a_link_is_good_for_ten_minutes(api: PeopleApi, ann: Account, after_ms: 
     assert len(api.rows()["sign_in_failure"]) == (status == 401)  # counted as a wrong password
 
 
-def test_a_link_that_ends_between_its_judgement_and_its_session_is_refused(
-    api: PeopleApi, ann: Account
-) -> None:
+def test_a_link_that_ends_between_its_judgement_and_its_session_is_refused(api: PeopleApi, ann: Account) -> None:
     access, secret = api.people, link(api, ann)
     account = access.sign_in.judge_link(secret, "10.0.0.1")
     api.clock.advance(LINK_MS)
@@ -141,9 +137,7 @@ def test_what_is_no_link_opens_nothing(api: PeopleApi, ann: Account, secret: str
         ({"name": None, "password": PASSWORD}, "name"),
     ],
 )
-def test_either_name_and_password_or_a_link(
-    api: PeopleApi, ann: Account, body: dict[str, Any], field: str
-) -> None:
+def test_either_name_and_password_or_a_link(api: PeopleApi, ann: Account, body: dict[str, Any], field: str) -> None:
     answer = api.management.simulate_post("/api/v1/session", json=body)
     assert (answer.status_code, answer.json["field"]) == (422, field)
     assert api.rows()["sign_in_failure"] == []
@@ -224,9 +218,7 @@ def test_a_link_that_is_right_counts_for_nothing(api: PeopleApi, ann: Account) -
 @pytest.mark.parametrize(
     "headers", [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}]
 )
-def test_pages_of_other_sites_sign_nobody_in_with_a_link(
-    api: PeopleApi, ann: Account, headers: dict[str, str]
-) -> None:
+def test_pages_of_other_sites_sign_nobody_in_with_a_link(api: PeopleApi, ann: Account, headers: dict[str, str]) -> None:
     secret = link(api, ann)
     assert follow(api, secret, headers=headers).status_code == 403
     assert follow(api, secret, headers={"Origin": "http://falconframework.org"}).status_code == 201

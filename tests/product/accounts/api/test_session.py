@@ -24,7 +24,7 @@ from tests.product.accounts.conftest import PeopleApi
 from tests.product.accounts.identities import providers_of
 from xwheel.access.tokens import TokenStore
 from xwheel.model.access import ALL, Grants
-from xwheel.storage.schema.access_tables import api_token
+from xwheel.storage.schema.tables import api_token
 
 PASSWORD = "seven wet goats sing"
 
@@ -35,19 +35,13 @@ def ann(api: PeopleApi) -> Account:
     return made
 
 
-def sign_in(
-    api: PeopleApi, name: str = "ann", password: str = PASSWORD, **options: Any
-) -> falcon.testing.Result:
+def sign_in(api: PeopleApi, name: str = "ann", password: str = PASSWORD, **options: Any) -> falcon.testing.Result:
     body = {"name": name, "password": password}
     return api.management.simulate_post("/api/v1/session", json=body, **options)
 
 
 def own_token(
-    api: PeopleApi,
-    answer: falcon.testing.Result,
-    name: str = "mine",
-    password: str | None = PASSWORD,
-    **fields: Any,
+    api: PeopleApi, answer: falcon.testing.Result, name: str = "mine", password: str | None = PASSWORD, **fields: Any
 ) -> falcon.testing.Result:
     """Make a token of one's own as a page does."""
     typed = {} if password is None else {"password": password}
@@ -55,12 +49,7 @@ def own_token(
 
 
 def browse(
-    api: PeopleApi,
-    answer: falcon.testing.Result,
-    method: str,
-    path: str,
-    csrf: str | None = "right",
-    **options: Any,
+    api: PeopleApi, answer: falcon.testing.Result, method: str, path: str, csrf: str | None = "right", **options: Any
 ) -> falcon.testing.Result:
     """Call as a page does that signed in."""
     secret = answer.cookies[COOKIE].value
@@ -149,9 +138,7 @@ def test_pages_of_other_sites_change_nothing_and_sign_nobody_in(
     api: PeopleApi, ann: Account, headers: dict[str, str]
 ) -> None:
     answer = sign_in(api)
-    assert (
-        browse(api, answer, "POST", "groups", headers=headers, body=b'{"app_name": "x"}').status_code == 403
-    )
+    assert browse(api, answer, "POST", "groups", headers=headers, body=b'{"app_name": "x"}').status_code == 403
     assert sign_in(api, headers=headers).status_code == 403
     for number, own in enumerate(
         (
@@ -186,12 +173,7 @@ def test_signing_in_makes_a_new_session_and_ends_the_one_before(api: PeopleApi, 
 
 def test_a_stolen_cookie_opens_nothing_in_another_network(api: PeopleApi, ann: Account) -> None:
     answer = sign_in(api, extras={"REMOTE_ADDR": "192.0.2.10"})
-    for address, status in (
-        ("192.0.2.99", 200),
-        ("198.51.100.1", 401),
-        ("2001:db8::1", 401),
-        ("192.0.2.10", 200),
-    ):
+    for address, status in (("192.0.2.99", 200), ("198.51.100.1", 401), ("2001:db8::1", 401), ("192.0.2.10", 200)):
         found = browse(api, answer, "GET", "groups", extras={"REMOTE_ADDR": address})
         assert found.status_code == status, address
 
@@ -215,10 +197,7 @@ def test_a_token_counts_before_a_cookie(api: PeopleApi, ann: Account) -> None:
     headers = {"Authorization": "Bearer wrong"}
     assert browse(api, answer, "GET", "groups", headers=headers).status_code == 401
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    assert (
-        browse(api, answer, "POST", "groups", None, headers=headers, body=b'{"app_name": "x"}').status_code
-        == 201
-    )
+    assert browse(api, answer, "POST", "groups", None, headers=headers, body=b'{"app_name": "x"}').status_code == 201
 
 
 def test_signing_out_ends_the_session_and_takes_the_cookie(api: PeopleApi, ann: Account) -> None:
@@ -278,9 +257,7 @@ def test_nobody_ends_the_sessions_of_others(api: PeopleApi, ann: Account) -> Non
         ("a" * 256, "x" * 256),
     ],
 )
-def test_the_answer_does_not_say_what_was_wrong(
-    api: PeopleApi, ann: Account, name: str, password: str
-) -> None:
+def test_the_answer_does_not_say_what_was_wrong(api: PeopleApi, ann: Account, name: str, password: str) -> None:
     refused = sign_in(api, name, password)
     assert (refused.status_code, refused.json["field"]) == (401, "password")
     assert refused.json["detail"].startswith("the name or the password is wrong")
@@ -338,9 +315,7 @@ def test_the_last_admin_is_never_locked(api: PeopleApi, ann: Account) -> None:
     for number, is_locked in ((1, False), (2, True)):
         many = Failures(LOCKED_AT, 0, api.clock.now_ms())
         api.db.transaction(lambda conn, many=many: sessions.save_failures(conn, key, many, is_new=False))
-        assert (
-            sign_in(api, password="wrong", extras={"REMOTE_ADDR": f"203.0.113.{number}"}).status_code == 401
-        )
+        assert sign_in(api, password="wrong", extras={"REMOTE_ADDR": f"203.0.113.{number}"}).status_code == 401
         with api.db.read() as conn:
             assert (accounts.get_account(conn, ann.id).locked_ms is not None) == is_locked
         api.people.accounts.create(f"boss-{number}", ALL)
@@ -410,9 +385,7 @@ def test_a_hundred_in_a_row_lock_the_account_until_an_admin_lifts_that(api: Peop
     assert sign_in(api).status_code == 201
 
 
-def test_wrong_passwords_stand_in_the_audit_with_the_name_if_it_is_an_accounts(
-    api: PeopleApi, ann: Account
-) -> None:
+def test_wrong_passwords_stand_in_the_audit_with_the_name_if_it_is_an_accounts(api: PeopleApi, ann: Account) -> None:
     for _ in range(3):
         sign_in(api, password="wrong wet goats")
         sign_in(api, "wrong-field-password")
@@ -463,9 +436,7 @@ def test_who_must_change_the_password_does_nothing_else_before(api: PeopleApi) -
         (PASSWORD, "ann-ann-ann-ann-ann", "password"),
     ],
 )
-def test_a_bad_change_of_password_changes_nothing(
-    api: PeopleApi, ann: Account, old: str, new: str, field: str
-) -> None:
+def test_a_bad_change_of_password_changes_nothing(api: PeopleApi, ann: Account, old: str, new: str, field: str) -> None:
     answer = sign_in(api)
     before = api.rows()["account"]
     refused = browse(api, answer, "PUT", "me/password", json={"old_password": old, "password": new})
@@ -517,9 +488,7 @@ def test_who_is_refused_with_a_cookie_is_named_in_the_audit(api: PeopleApi, ann:
 def test_guesses_at_the_old_password_wait_too(api: PeopleApi, ann: Account) -> None:
     answer = sign_in(api)
     body = {"old_password": "wrong", "password": "another nine blue ducks"}
-    found = [
-        browse(api, answer, "PUT", "me/password", json=body).status_code for _ in range(OF_PAIR.free + 1)
-    ]
+    found = [browse(api, answer, "PUT", "me/password", json=body).status_code for _ in range(OF_PAIR.free + 1)]
     assert found == [422] * OF_PAIR.free + [429]
 
 
@@ -535,9 +504,7 @@ def test_a_token_of_ones_own_does_no_more_than_its_account(api: PeopleApi, ann: 
     assert call("POST", "/api/v1/groups", headers=headers, json={"app_name": "x"}).status_code == 403
     # with a token alone neither password nor further tokens
     assert (
-        call(
-            "POST", "/api/v1/me/tokens", headers=headers, json={"name": "more", "password": PASSWORD}
-        ).status_code
+        call("POST", "/api/v1/me/tokens", headers=headers, json={"name": "more", "password": PASSWORD}).status_code
         == 403
     )
     body = {"old_password": PASSWORD, "password": "another nine blue ducks"}
@@ -695,12 +662,7 @@ def test_n25_nobody_deletes_a_token_of_another_account_as_their_own(api: PeopleA
 
 
 def test_a_token_ends_and_keeps_to_its_networks(api: PeopleApi) -> None:
-    body = {
-        "name": "short",
-        "role": "viewer",
-        "expires_in_s": 60,
-        "networks": ["192.0.2.0/24", "2001:db8::/32"],
-    }
+    body = {"name": "short", "role": "viewer", "expires_in_s": 60, "networks": ["192.0.2.0/24", "2001:db8::/32"]}
     secret = api.call("POST", "tokens", body).json["token"]
     store = TokenStore(api.db, api.clock, api.people.rights)
     assert store.find(secret, "192.0.2.7") is not None
@@ -717,9 +679,7 @@ def test_a_token_ends_and_keeps_to_its_networks(api: PeopleApi) -> None:
 
 def test_a_node_that_knows_no_roles_opens_nothing_with_such_a_token(api: PeopleApi) -> None:
     """It takes every token without a group as one for everything."""
-    for number, fields in enumerate(
-        ({"role": "viewer"}, {"expires_in_s": 60}, {"networks": ["192.0.2.0/24"]})
-    ):
+    for number, fields in enumerate(({"role": "viewer"}, {"expires_in_s": 60}, {"networks": ["192.0.2.0/24"]})):
         assert api.call("POST", "tokens", {"name": f"token-{number}", **fields}).status_code == 201
     with api.db.read() as conn:
         stored = conn.execute(api_token.select().order_by(api_token.c.id)).all()

@@ -35,9 +35,7 @@ def test_a_change_elsewhere_counts_within_a_second(api: PeopleApi, ann: Account)
     assert browse(api, answer, "GET", "session").status_code == 401
 
 
-def test_the_database_is_asked_once_a_second(
-    api: PeopleApi, ann: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_database_is_asked_once_a_second(api: PeopleApi, ann: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = sign_in(api)
     api.clock.advance(1000)
     asked = count_reads(monkeypatch)
@@ -56,9 +54,7 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
-def test_sessions_in_use_are_read_together(
-    api: PeopleApi, ann: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sessions_in_use_are_read_together(api: PeopleApi, ann: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [sign_in(api) for _ in range(5)]
     for answer in answers:
         assert browse(api, answer, "GET", "session").status_code == 200

@@ -9,15 +9,15 @@ import pytest
 from sqlalchemy import func, select, text
 from xwheel_accounts.audit.anchors import Anchors
 from xwheel_accounts.audit.sealing import SealLoop
+from xwheel_accounts.audit.signing import SigningKeys
 from xwheel_accounts.audit.trail import signing_keys
+from xwheel_accounts.settings import AuditSection
 from xwheel_accounts.tables import audit
 
 from tests.product.accounts.trails import trail_of
 from xwheel.clock import ManualClock
-from xwheel.config.sections import AuditSection
 from xwheel.model.deeds import Deed
 from xwheel.runtime.sealing import KeyRing, make_key
-from xwheel.runtime.signing import SigningKeys
 from xwheel.storage.database.engine import Database
 
 NOW = 1_800_000_000_000
@@ -53,26 +53,17 @@ class World:
         self.partitions = HeldPartitions(0)
         self.sealer = self.new_sealer()
 
-    def new_sealer(
-        self, keys: SigningKeys | None = None, *, retention_days: int = 0, batch: int = 4
-    ) -> SealLoop:
+    def new_sealer(self, keys: SigningKeys | None = None, *, retention_days: int = 0, batch: int = 4) -> SealLoop:
         settings = AuditSection(anchor_file=self.anchor_file, anchor_every_s=1)
         return SealLoop(
-            self.db,
-            self.partitions,
-            keys or self.keys,
-            Anchors(settings),
-            retention_days=retention_days,
-            batch=batch,
+            self.db, self.partitions, keys or self.keys, Anchors(settings), retention_days=retention_days, batch=batch
         )
 
     def write(self, count: int) -> None:
         """Record this many changes, one a millisecond."""
         for number in range(count):
             self.clock.advance(1)
-            entry = Deed(
-                action="job.edit", kind="job", object_id=number, before={"name": "a"}, after={"name": "b"}
-            )
+            entry = Deed(action="job.edit", kind="job", object_id=number, before={"name": "a"}, after={"name": "b"})
             self.db.transaction(lambda conn, entry=entry: self.trail.record_many(conn, [entry]))
 
     def seal(self) -> None:

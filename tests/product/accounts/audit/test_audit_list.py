@@ -14,12 +14,7 @@ from xwheel_accounts.storage.audit_list import AuditFilter, AuditKey, page_audit
 from xwheel.storage.database.engine import Database
 
 NOW = 1_800_000_000_000
-ACTORS, ACTIONS, KINDS, GROUPS = (
-    ("alice", "bob", "Alice"),
-    ("job.edit", "job.start"),
-    ("job", "run"),
-    (None, 1, 2, 3),
-)
+ACTORS, ACTIONS, KINDS, GROUPS = (("alice", "bob", "Alice"), ("job.edit", "job.start"), ("job", "run"), (None, 1, 2, 3))
 
 
 @pytest.fixture
@@ -110,9 +105,7 @@ def test_every_filter_gives_its_rows_newest_first(db: Database, rows: list[Audit
 
 @pytest.mark.servers_get(1)
 @pytest.mark.parametrize(("limit", "look"), [(7, 20), (1, 2), (50, 51)])
-def test_short_pages_miss_nothing_and_repeat_nothing(
-    db: Database, rows: list[AuditRow], limit: int, look: int
-) -> None:
+def test_short_pages_miss_nothing_and_repeat_nothing(db: Database, rows: list[AuditRow], limit: int, look: int) -> None:
     for wanted in filters()[:: 7 if limit > 1 else 17]:
         assert walked(db, wanted, limit=limit, look=look) == expected(rows, wanted), wanted
 
@@ -136,9 +129,7 @@ def test_where_a_page_ends_is_told_by_rows_of_the_groups_alone(
         before: AuditKey | None = None
         for _ in range(1000):
             with db.read() as conn:
-                page = page_audit(
-                    conn, wanted._replace(groups=frozenset(groups)), before=before, limit=1, look=2
-                )
+                page = page_audit(conn, wanted._replace(groups=frozenset(groups)), before=before, limit=1, look=2)
             before = page.next
             if before is None:
                 break

@@ -8,13 +8,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 from xwheel_accounts.audit.records import AuditRow
-from xwheel_accounts.audit.refusals import (
-    MOST_ADDRESSES,
-    MOST_KNOWN,
-    MOST_OF_ACTOR,
-    WINDOW_MS,
-    RefusalLog,
-)
+from xwheel_accounts.audit.refusals import MOST_ADDRESSES, MOST_KNOWN, MOST_OF_ACTOR, WINDOW_MS, RefusalLog
 from xwheel_accounts.tables import audit
 
 from tests.product.accounts.audit.conftest import NOW, World
@@ -135,9 +129,7 @@ def test_who_is_refused_everywhere_hides_nobody_else(world: World, log: Notes) -
         # another session and address each time
         actor = replace(ALICE, credential=f"session {number}", address=f"192.0.2.{number}")
         refuse(log, actor, f"GET /r{number}")
-    bob = Actor(
-        kind=ActorKind.ACCOUNT, name="bob", account_id=4, credential="session 9", address="192.0.2.77"
-    )
+    bob = Actor(kind=ActorKind.ACCOUNT, name="bob", account_id=4, credential="session 9", address="192.0.2.77")
     refuse(log, bob)
     world.clock.advance(WINDOW_MS)
     log.step(world.clock.now_ms())
@@ -177,9 +169,7 @@ def test_what_is_under_way_is_written_at_the_end(world: World, log: Notes) -> No
     assert row.object_id == "executor-api"
 
 
-def test_rows_wait_for_a_database_that_is_away(
-    world: World, log: Notes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_wait_for_a_database_that_is_away(world: World, log: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(log)
 
     def away(_: object) -> None:

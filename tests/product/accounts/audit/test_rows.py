@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import event, select
 from xwheel_accounts.audit.records import AuditRow, detail_of
+from xwheel_accounts.audit.signing import SigningKeys
 from xwheel_accounts.audit.trail import KEY, signing_keys
 from xwheel_accounts.tables import audit
 
@@ -17,7 +18,6 @@ from xwheel.clock import ManualClock
 from xwheel.model.access import Actor, ActorKind, acting
 from xwheel.model.deeds import AuditOutcome, Deed
 from xwheel.runtime.sealing import KeyRing, make_key
-from xwheel.runtime.signing import SigningKeys
 from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.storage import settings
 from xwheel.storage.database.engine import Connection, Database
@@ -56,19 +56,11 @@ def trail(db: Database, keys: SigningKeys) -> AuditTrail:
     return trail_of(db, ManualClock(NOW), keys)
 
 
-def test_a_row_says_who_did_what_to_what_and_is_signed(
-    db: Database, trail: AuditTrail, keys: SigningKeys
-) -> None:
+def test_a_row_says_who_did_what_to_what_and_is_signed(db: Database, trail: AuditTrail, keys: SigningKeys) -> None:
     with acting(ALICE):
         db.transaction(
             lambda conn: trail.record(
-                conn,
-                "thing.edit",
-                "thing",
-                12,
-                group_id=3,
-                before=Thing("a", 1, b"x", 5),
-                after=Thing("a", 2, b"y", 6),
+                conn, "thing.edit", "thing", 12, group_id=3, before=Thing("a", 1, b"x", 5), after=Thing("a", 2, b"y", 6)
             )
         )
     (row,) = rows(db)
@@ -95,9 +87,7 @@ def test_a_row_goes_when_its_change_does(db: Database, trail: AuditTrail) -> Non
 
 def test_many_rows_are_one_statement(db: Database, trail: AuditTrail) -> None:
     statements: list[str] = []
-    event.listen(
-        db.engine, "before_cursor_execute", lambda _c, _u, statement, *_: statements.append(statement)
-    )
+    event.listen(db.engine, "before_cursor_execute", lambda _c, _u, statement, *_: statements.append(statement))
     entries = [Deed(action="job.start", kind="job", object_id=at) for at in range(100)]
     db.transaction(lambda conn: trail.record_many(conn, entries))
     assert len([text for text in statements if "INSERT" in text]) == 1
@@ -110,9 +100,7 @@ def test_what_no_database_takes_is_taken_out(db: Database, trail: AuditTrail, ke
     odd = Actor(kind=ActorKind.TOKEN, name="n" * 4000, reason="a\0b\ud800" + "c" * 600, address="a" * 999)
     with acting(odd):
         db.transaction(
-            lambda conn: trail.record(
-                conn, "x", "calendar", "ü\0" * 400, after={"text": "a\ud800", "deep": ["\ud800"]}
-            )
+            lambda conn: trail.record(conn, "x", "calendar", "ü\0" * 400, after={"text": "a\ud800", "deep": ["\ud800"]})
         )
     (row,) = rows(db)
     key = keys.find(row.key_id)

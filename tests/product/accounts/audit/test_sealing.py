@@ -10,10 +10,10 @@ import pytest
 from xwheel_accounts.audit.anchors import Anchors
 from xwheel_accounts.audit.reading import export_audit, verify_audit
 from xwheel_accounts.audit.sealing import SealLoop
+from xwheel_accounts.settings import AuditSection
 
 from tests.product.accounts.audit.conftest import NOW, World
 from tests.support.databases import twin_of
-from xwheel.config.sections import AuditSection
 from xwheel.model.deeds import Deed
 from xwheel.storage.database.engine import Connection
 from xwheel.storage.retention import DAY_MS
@@ -60,9 +60,7 @@ def test_two_that_seal_at_once_leave_one_chain(world: World) -> None:
             entry = Deed(action="job.start", kind="job", object_id=number)
             twins[2].transaction(lambda conn, entry=entry: world.trail.record_many(conn, [entry]))
 
-    loops = [
-        SealLoop(twin, world.partitions, world.keys, Anchors(AuditSection()), batch=3) for twin in twins[:2]
-    ]
+    loops = [SealLoop(twin, world.partitions, world.keys, Anchors(AuditSection()), batch=3) for twin in twins[:2]]
     threads = [threading.Thread(target=go, args=(loop,)) for loop in (*loops, world.sealer)]
     threads.append(threading.Thread(target=write))
     for thread in threads:
@@ -159,9 +157,7 @@ def test_retention_deletes_nothing_that_is_not_what_was_sealed(
     assert not verify_audit(world.db, world.keys).is_sound
 
 
-def test_nothing_is_sealed_after_a_head_that_was_changed(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nothing_is_sealed_after_a_head_that_was_changed(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.write(2)
     world.seal()
     world.run("UPDATE audit_head SET sealed_ms = 5")
@@ -184,9 +180,7 @@ def test_nothing_is_sealed_after_a_head_that_is_gone(world: World, caplog: pytes
     assert world.waiting() == 1
 
 
-def test_a_row_that_nobody_signed_is_said_when_it_is_sealed(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_row_that_nobody_signed_is_said_when_it_is_sealed(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.write(1)
     world.run("UPDATE audit SET actor = 'mallory'")
     world.seal()

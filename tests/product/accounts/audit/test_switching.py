@@ -14,16 +14,16 @@ from xwheel_accounts.audit.chain import seal, sign_head
 from xwheel_accounts.audit.reading import verify_audit
 from xwheel_accounts.audit.records import AuditHead
 from xwheel_accounts.audit.sealing import SealLoop
+from xwheel_accounts.audit.signing import SigningKey
 from xwheel_accounts.audit.trail import signing_keys
 from xwheel_accounts.audit.verify import AuditFindingKind, VerifyReport
+from xwheel_accounts.settings import AuditSection
 from xwheel_accounts.storage import audit_chain
 from xwheel_accounts.tables import audit
 
 from tests.product.accounts.audit.conftest import World
 from tests.support.databases import twin_of
-from xwheel.config.sections import AuditSection
 from xwheel.runtime.sealing import KeyRing, make_key
-from xwheel.runtime.signing import SigningKey
 from xwheel.storage.retention import DAY_MS
 
 WorldWith = Callable[[KeyRing], World]

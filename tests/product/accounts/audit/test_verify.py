@@ -135,17 +135,13 @@ def test_a_copy_of_a_row_is_named_before_and_after_it_is_sealed(sealed: World) -
 
 
 def test_a_row_that_was_put_behind_the_last_one_is_seen(sealed: World) -> None:
-    sealed.run(
-        f"INSERT INTO audit ({COPIED}, position, link) SELECT {COPIED}, 11, link FROM audit WHERE position = 10"
-    )
+    sealed.run(f"INSERT INTO audit ({COPIED}, position, link) SELECT {COPIED}, 11, link FROM audit WHERE position = 10")
     kinds = {item[0] for item in found(sealed)}
     assert kinds == {AuditFindingKind.INSERTED, AuditFindingKind.HEAD}
 
 
 def test_a_row_that_was_put_before_the_first_one_is_named(sealed: World) -> None:
-    sealed.run(
-        f"INSERT INTO audit ({COPIED}, position, link) SELECT {COPIED}, 0, link FROM audit WHERE position = 10"
-    )
+    sealed.run(f"INSERT INTO audit ({COPIED}, position, link) SELECT {COPIED}, 0, link FROM audit WHERE position = 10")
     assert (AuditFindingKind.INSERTED, max(_all_ids(sealed)), 0) in found(sealed)
 
 
@@ -245,9 +241,7 @@ def test_keys_can_be_replaced(world_with: Callable[[KeyRing], World]) -> None:
     assert {item.kind for item in check(only_new).findings} == {AuditFindingKind.KEY}
 
 
-def test_after_a_key_file_the_key_in_the_database_links_nothing(
-    world_with: Callable[[KeyRing], World],
-) -> None:
+def test_after_a_key_file_the_key_in_the_database_links_nothing(world_with: Callable[[KeyRing], World]) -> None:
     weak = world_with(KeyRing())
     weak.write(2)
     weak.seal()
@@ -292,9 +286,7 @@ def test_retention_leaves_what_the_rest_is_verified_by(sealed: World) -> None:
     assert found(sealed) == {(AuditFindingKind.REMOVED, None, 11)}
 
 
-def test_rows_that_go_during_a_verification_are_not_missed(
-    sealed: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_go_during_a_verification_are_not_missed(sealed: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from xwheel_accounts.audit import reading
 
     monkeypatch.setattr(reading, "BATCH", 2)

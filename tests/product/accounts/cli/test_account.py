@@ -60,9 +60,7 @@ def xwheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     db = Database(url)
     upgrade(db)
     for name in ("orders", "billing"):
-        db.transaction(
-            lambda conn, name=name: executors.insert_group(conn, app_name=name, title="", now_ms=1)
-        )
+        db.transaction(lambda conn, name=name: executors.insert_group(conn, app_name=name, title="", now_ms=1))
     db.close()
     return Shell(url, monkeypatch, capsys)
 
@@ -126,10 +124,7 @@ def test_roles_are_replaced_and_accounts_disabled_reset_and_deleted(xwheel: Shel
     assert xwheel.account("ann").grants == Grants(groups={2: Grant(Role.VIEWER)})
     assert xwheel("disable", "ann")[0] == 0
     assert xwheel.account("ann").disabled
-    assert [line.split()[:2] for line in xwheel("list")[1].splitlines()[1:]] == [
-        ["ann", "disabled"],
-        ["boss", "new"],
-    ]
+    assert [line.split()[:2] for line in xwheel("list")[1].splitlines()[1:]] == [["ann", "disabled"], ["boss", "new"]]
     assert xwheel("enable", "ann")[0] == 0
     before = xwheel.account("ann").password
     out = xwheel("reset", "ann")[1]
@@ -241,11 +236,7 @@ def test_a_token_has_a_role_an_end_and_networks(xwheel: Shell) -> None:
     status, out, _ = xwheel("create", "boards", *words, "--json", group="token")
     made = json.loads(out)
     assert status == 0
-    assert (made["role"], made["groups"][0]["role"], made["networks"]) == (
-        "viewer",
-        "editor",
-        ["10.1.0.0/16"],
-    )
+    assert (made["role"], made["groups"][0]["role"], made["networks"]) == ("viewer", "editor", ["10.1.0.0/16"])
     assert made["expires_ms"] - made["created_ms"] == pytest.approx(90 * 86_400_000, abs=60_000)
     for wrong, part in (
         (("--group", "orders", "--role", "viewer"), "--group"),

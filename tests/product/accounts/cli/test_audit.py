@@ -15,12 +15,12 @@ from xwheel_accounts.audit.anchors import Anchors
 from xwheel_accounts.audit.records import AuditRow
 from xwheel_accounts.audit.sealing import SealLoop
 from xwheel_accounts.audit.trail import signing_keys
+from xwheel_accounts.settings import AuditSection
 from xwheel_accounts.tables import audit
 
 from tests.product.accounts.audit.conftest import NOW, HeldPartitions
 from tests.support.databases import upgrade
 from xwheel.cli import main
-from xwheel.config.sections import AuditSection
 from xwheel.runtime.sealing import make_key, read_keys
 from xwheel.storage import executors
 from xwheel.storage.database.engine import Database
@@ -103,8 +103,7 @@ def test_verify_says_what_is_sound_and_what_is_not(site: Site) -> None:
     status, out, _ = site("audit", "verify")
     assert status == 1
     assert (
-        "changed: row 2 was changed, or inserted without the key: it is not what was signed (row 2, position 2)"
-        in out
+        "changed: row 2 was changed, or inserted without the key: it is not what was signed (row 2, position 2)" in out
     )
     assert out.endswith("NOT SOUND: 1 findings\n")
     status, out, _ = site("audit", "verify", "--json")

@@ -57,9 +57,7 @@ def test_without_such_an_account_the_address_is_told(db: Database) -> None:
     assert line(db) == f"console            {URL}/"
 
 
-@pytest.mark.parametrize(
-    ("at_root", "expected"), [((), False), ((False,), False), ((False, True), True)], ids=str
-)
+@pytest.mark.parametrize(("at_root", "expected"), [((), False), ((False,), False), ((False, True), True)], ids=str)
 def test_a_console_is_what_is_served_at_the_root(at_root: tuple[bool, ...], expected: bool) -> None:
     pages = {str(number): SimpleNamespace(at_root=item) for number, item in enumerate(at_root)}
     plugins: Any = SimpleNamespace(pages=pages)

@@ -53,9 +53,7 @@ class Pair:
             (folder / name).mkdir()
         first = stack.enter_context(NodeProcess(folder / "one", XWHEEL_DATABASE__URL=url))
         second = stack.enter_context(
-            XwheelProcess(
-                folder / "two", "server", "--port", "0", "--executor-port", "0", XWHEEL_DATABASE__URL=url
-            )
+            XwheelProcess(folder / "two", "server", "--port", "0", "--executor-port", "0", XWHEEL_DATABASE__URL=url)
         )
         address = second.find("management API on (.*)")
         self.urls = {"one": f"{first.url}/api/v1", "two": f"http://{address}/api/v1"}

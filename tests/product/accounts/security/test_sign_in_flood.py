@@ -130,11 +130,7 @@ def test_s14_a_flood_of_one_address_keeps_nobody_elsewhere_from_signing_in(tmp_p
         host, _, text = node.url.removeprefix("http://").partition(":")
         port, password = int(text), node.find("password of the account admin .*: (.*)")
         quiet = sorted(attempt(host, port, "admin", password, HOME)[1] for _ in range(5))
-        for connections, is_throttled, limit_s in (
-            (8, False, SOON_S),
-            (8, True, SOON_S),
-            (200, True, LATE_S),
-        ):
+        for connections, is_throttled, limit_s in ((8, False, SOON_S), (8, True, SOON_S), (200, True, LATE_S)):
             if is_throttled:
                 throttle(host, port)
             with flooded(host, port, connections) as flood:

@@ -12,12 +12,12 @@ import pytest
 from msgspec.structs import replace
 from xwheel_accounts.audit.anchors import Anchors, read_anchors
 from xwheel_accounts.audit.chain import first_head
+from xwheel_accounts.audit.signing import kept_beside
+from xwheel_accounts.settings import AuditSection
 
 from tests.support.rows import NOW
 from xwheel.config import build_config
-from xwheel.config.sections import AuditSection
 from xwheel.errors import ConfigError
-from xwheel.runtime.signing import kept_beside
 
 HEAD = first_head(kept_beside(b"k" * 32), NOW)
 
@@ -26,22 +26,13 @@ def test_a_head_is_written_when_it_is_another_one_and_not_too_often(tmp_path: Pa
     path = tmp_path / "new" / "heads.jsonl"
     anchors = Anchors(AuditSection(anchor_file=path, anchor_every_s=60))
     one, two, three = (replace(HEAD, position=number) for number in (1, 2, 3))
-    for at_ms, head in (
-        (0, one),
-        (1000, one),
-        (59_000, two),
-        (60_000, two),
-        (400_000, two),
-        (400_001, three),
-    ):
+    for at_ms, head in ((0, one), (1000, one), (59_000, two), (60_000, two), (400_000, two), (400_001, three)):
         anchors.note(head, NOW + at_ms)
     assert [head.position for head in read_anchors(path)] == [1, 2, 3]
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_cannot_be_written_holds_up_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_cannot_be_written_holds_up_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "heads.jsonl"
     path.mkdir()
     anchors = Anchors(AuditSection(anchor_file=path, anchor_every_s=1))
@@ -100,9 +91,7 @@ def test_a_place_that_is_none_is_refused(place: str) -> None:
         build_config({"audit": {"syslog": place}})
 
 
-@pytest.mark.parametrize(
-    "text", ["", "\n\n", "{}\n", '{"position": 1}\n', "\xff\n", '{"head": {}}\n', "{" * 5000]
-)
+@pytest.mark.parametrize("text", ["", "\n\n", "{}\n", '{"position": 1}\n', "\xff\n", '{"head": {}}\n', "{" * 5000])
 def test_a_file_without_heads_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "heads"
     path.write_text(text, "latin-1")

@@ -26,9 +26,7 @@ def found_in(provider: Any, words: str, **more: Any) -> None:
 
 
 def test_the_local_accounts_keep_the_contract() -> None:
-    known = KnownAccount(
-        subject="7", name="alice", display_name="Alice", password_hash=hash_password(PASSWORD)
-    )
+    known = KnownAccount(subject="7", name="alice", display_name="Alice", password_hash=hash_password(PASSWORD))
     local = plugins().registered("xwheel_register_identity_providers")["local"]
     check(local, known=known, groups=(), gone=lambda: None)
 

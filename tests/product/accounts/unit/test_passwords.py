@@ -13,13 +13,7 @@ import pytest
 from argon2 import PasswordHasher, extract_parameters
 from argon2.low_level import Type
 from xwheel_accounts import passwords
-from xwheel_accounts.passwords import (
-    check_password,
-    hash_password,
-    make_password,
-    needs_rehash,
-    verify_password,
-)
+from xwheel_accounts.passwords import check_password, hash_password, make_password, needs_rehash, verify_password
 
 from xwheel.errors import FieldError
 
@@ -119,16 +113,12 @@ def test_half_a_character_is_refused_and_never_breaks_a_check() -> None:
     assert not verify_password(hash_password(GOOD), text)
 
 
-@pytest.mark.parametrize(
-    "text", ["qwertyuiop12345", "1qaz2wsx3edc4rfv", "POLNIYPIZDEC0211", "q1w2e3r4t5y6u7i8o9p0"]
-)
+@pytest.mark.parametrize("text", ["qwertyuiop12345", "1qaz2wsx3edc4rfv", "POLNIYPIZDEC0211", "q1w2e3r4t5y6u7i8o9p0"])
 def test_known_ones_are_refused_in_any_case(text: str) -> None:
     assert "lists of known passwords" in refusal(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["Password1234567", "!!!!letmein2024!!", "123456Dragon12345", "Constantinople1!"]
-)
+@pytest.mark.parametrize("text", ["Password1234567", "!!!!letmein2024!!", "123456Dragon12345", "Constantinople1!"])
 def test_a_known_one_between_figures_is_refused(text: str) -> None:
     assert refusal(text)
 

@@ -14,9 +14,7 @@ LONG_S = 20.0
 class Caller(threading.Thread):
     """Takes a place, and holds it until it is let go."""
 
-    def __init__(
-        self, places: PasswordPlaces, address: str, took: Callable[[str], None] = lambda _: None
-    ) -> None:
+    def __init__(self, places: PasswordPlaces, address: str, took: Callable[[str], None] = lambda _: None) -> None:
         super().__init__(daemon=True)
         self._places, self._address, self._took = places, address, took
         self.has_it, self.may_go = threading.Event(), threading.Event()
@@ -138,8 +136,6 @@ def test_a_judgement_that_fails_gives_its_place_back() -> None:
 
 
 @pytest.mark.parametrize(("threads", "total", "waiting"), [(1, 1, 1), (8, 1, 3), (16, 2, 6), (256, 32, 96)])
-def test_at_most_half_of_a_listeners_threads_are_with_passwords(
-    threads: int, total: int, waiting: int
-) -> None:
+def test_at_most_half_of_a_listeners_threads_are_with_passwords(threads: int, total: int, waiting: int) -> None:
     places = PasswordPlaces.of_listener(threads)
     assert (places._free, places._most_waiting) == (total, waiting)

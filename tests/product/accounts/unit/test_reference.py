@@ -22,16 +22,7 @@ from tests.unit.api.test_pages import API, table_of
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        OwnTokenCreate,
-        SignInInput,
-        PasswordChange,
-        SettingInput,
-        AccountCreate,
-        AccountChange,
-        PasswordReset,
-    ],
+    "kind", [OwnTokenCreate, SignInInput, PasswordChange, SettingInput, AccountCreate, AccountChange, PasswordReset]
 )
 def test_the_page_has_every_field(kind: type[Any]) -> None:
     rows = [row for row in table_of(kind) if not row.startswith(("| `after`", "| `limit`"))]

@@ -1,6 +1,6 @@
 """Alarms of another kind, in one file: each job that fails pages those who watch its group, until someone says "seen".
 
-It takes the place of xwheel-alarms and knows nothing of xwheel but ``xwheel.plugin``.
+It takes the place of xwheel-alarms and knows nothing of xwheel but ``xwheel.plugin``, and of channels their contract.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from sqlalchemy import (
     select,
     update,
 )
+from xwheel_alarms import Alarm, AlarmKind
 
 from xwheel.plugin import (
-    Alarm,
-    AlarmKind,
     Changes,
     Migration,
     Permission,
@@ -114,19 +113,9 @@ class Pagers:
         write: dict[str, Any] = {"permission": Permission.EDIT, "scope": RouteScope.GROUP}
         run: dict[str, Any] = {"permission": Permission.RUN, "scope": RouteScope.RUN}
         return [
-            Route(
-                method="GET", path="", answer=self._list, summary="List pages.", permission=Permission.READ
-            ),
-            Route(
-                method="PUT",
-                path="/groups/{group_id:id}",
-                answer=self._watch,
-                summary="Watch a group.",
-                **write,
-            ),
-            Route(
-                method="POST", path="/runs/{run_id:id}/seen", answer=self._see, summary="Page no more.", **run
-            ),
+            Route(method="GET", path="", answer=self._list, summary="List pages.", permission=Permission.READ),
+            Route(method="PUT", path="/groups/{group_id:id}", answer=self._watch, summary="Watch a group.", **write),
+            Route(method="POST", path="/runs/{run_id:id}/seen", answer=self._see, summary="Page no more.", **run),
         ]
 
     def _list(self, call: RouteCall) -> RouteReply:
@@ -141,9 +130,7 @@ class Pagers:
         def work(conn: Any) -> None:
             conn.execute(delete(WATCH).where(WATCH.c.group_id == group_id))
             conn.execute(insert(WATCH).values(group_id=group_id, channel=channel))
-            self._site.record(
-                conn, "pagers.watch", "group", group_id, group_id=group_id, after={"channel": channel}
-            )
+            self._site.record(conn, "pagers.watch", "group", group_id, group_id=group_id, after={"channel": channel})
 
         self._site.database.transaction(work)
         self.refresh(self._site.database, self._site.now_ms())
@@ -173,13 +160,7 @@ class Pagers:
         channels = self._site.registered("xwheel_register_alarms")
         name = self._watched.get(page["group_id"], "")
         if name in channels:
-            told: dict[str, Any] = {
-                "kind": AlarmKind.FAILED,
-                "at_ms": now_ms,
-                "job": None,
-                "group": None,
-                "run": None,
-            }
+            told: dict[str, Any] = {"kind": AlarmKind.FAILED, "at_ms": now_ms, "job": None, "group": None, "run": None}
             title, reason = f"Job {page['job_id']} needs someone", page["reason"]
             channels[name].send(Alarm(id=page["run_id"], title=title, text=title, reason=reason, **told))
 

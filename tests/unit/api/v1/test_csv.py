@@ -35,11 +35,11 @@ def test_a_file_ends_with_ten_thousand_rows_or_many_empty_pages(monkeypatch: pyt
     def full(after: Any, limit: int) -> CsvPage:
         asked.append((after, limit))
         first = 0 if after is None else after
-        return CsvPage([_Row(id=number) for number in range(first, first + limit)], first + limit)
+        return [_Row(id=number) for number in range(first, first + limit)], first + limit
 
     def empty(after: Any, limit: int) -> CsvPage:
         asked.append((after, limit))
-        return CsvPage([], (after or 0) + 1)
+        return [], (after or 0) + 1
 
     monkeypatch.setattr(csv_file, "MOST_ROWS", 1200)
     for pages, count, calls in ((full, 1200, [500, 500, 200]), (empty, 0, [500] * csv_file.MOST_PAGES)):
@@ -60,7 +60,7 @@ def test_each_page_is_read_with_the_rights_of_the_caller() -> None:
     def pages(after: Any, limit: int) -> CsvPage:
         del limit
         who.append(current_actor().name)
-        return CsvPage([_Row(id=len(who))], None if after == 2 else len(who))
+        return [_Row(id=len(who))], None if after == 2 else len(who)
 
     sink: Any = Sink()
     with acting(Actor(kind=ActorKind.ACCOUNT, name="ann")):

@@ -57,8 +57,7 @@ def test_p9_what_each_distribution_brings_is_known(name: str, sources: None) -> 
     (info,) = (item for item in survey.plugins.installed if item.origin.name == name)
     distribution = f"xwheel-{name.replace('_', '-')}"
     expected = {
-        kind: sorted(item for item, owner in names.items() if owner == distribution)
-        for kind, names in SHIPPED.items()
+        kind: sorted(item for item, owner in names.items() if owner == distribution) for kind, names in SHIPPED.items()
     }
     assert info.registers == {kind: names for kind, names in expected.items() if names}
 
@@ -73,9 +72,7 @@ def test_p9_all_routes_and_glue_types_of_xxl_job_are_there_or_named() -> None:
     for table in (plugins.routers, plugins.glue_types):
         for name in XXL_JOBS[table.kind]:
             if name not in table:
-                with pytest.raises(
-                    UnknownNameError, match=rf"{name} comes with .*: pip install 'xwheel\[xxl\]'"
-                ):
+                with pytest.raises(UnknownNameError, match=rf"{name} comes with .*: pip install 'xwheel\[xxl\]'"):
                     table[name]
 
 
@@ -87,7 +84,5 @@ def test_p9_an_executor_names_what_brings_an_allowed_glue_type() -> None:
         access_token="a-token-for-tests-only",
         allowed_glue_types=["GLUE_SHELL"],
     )
-    with pytest.raises(
-        ConfigError, match=r"GLUE_SHELL comes with xwheel-glue-script: pip install 'xwheel\[xxl\]'"
-    ):
+    with pytest.raises(ConfigError, match=r"GLUE_SHELL comes with xwheel-glue-script: pip install 'xwheel\[xxl\]'"):
         executor.start()

@@ -11,19 +11,26 @@ import pytest
 
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.clock import SystemClock
+from xwheel.config.sections import ExecutorSection
 from xwheel.errors import NotYetError
 from xwheel.executor import job
 from xwheel.executor.handlers import HandlerRegistry
 from xwheel.executor.intake.endpoints import Endpoints, SharedSources
-from xwheel.executor.intake.queues import QueueLimits
-from xwheel.executor.journal.journal import Journal
+from xwheel.executor.journal import Journal
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.running.worker import Workers
 from xwheel.plugin import GlueRequest, HandlerLookup
 from xwheel.wire import contract
-from xwheel.wire.codec import decode_trigger, encode_log_request, encode_trigger, read_log_data
-from xwheel.wire.codec.batch import encode_batch, encode_states, read_batch_reply
-from xwheel.wire.codec.fields import encode
+from xwheel.wire.codec import (
+    decode_trigger,
+    encode,
+    encode_batch,
+    encode_log_request,
+    encode_states,
+    encode_trigger,
+    read_batch_reply,
+    read_log_data,
+)
 from xwheel.wire.messages import LogRequest, Response, RunKey, TriggerRequest
 
 TOKEN = "a-token-for-tests-only"
@@ -46,7 +53,7 @@ class Place:
             journal=self.journal,
             logs=self.logs,
             clock=clock,
-            limits=QueueLimits(places=4, per_job=10, waiting=100, grace_ms=20),
+            settings=ExecutorSection(workers=4, queue_limit=10, waiting_limit=100, kill_grace_s=0.02),
             may_start=lambda _request: "",
             on_outcome=self.ran.release,
         )
@@ -120,9 +127,7 @@ def test_p11_runs_of_one_job_share_its_source_and_few_are_remembered(monkeypatch
         body = encode_trigger(run(job_id, glue_type="SCRIPT", glue_source=source))
         return sources.share(decode_trigger(body))
 
-    first, second, other, changed = (
-        given(*item) for item in ((1, "x" * 9), (1, "x" * 9), (2, "x" * 9), (1, "y"))
-    )
+    first, second, other, changed = (given(*item) for item in ((1, "x" * 9), (1, "x" * 9), (2, "x" * 9), (1, "y")))
     assert second.glue_source is first.glue_source
     assert other.glue_source is not first.glue_source
     assert (changed.glue_source, given(1, "y").glue_source is changed.glue_source) == ("y", True)
@@ -166,9 +171,7 @@ def test_r25_not_yet_is_said_to_either_call_and_only_of_the_runs_that_it_is_abou
     later = run(1, glue_type="LATER")
     reply = place.call(contract.RUN, encode_trigger(later))
     assert (reply.code, reply.message, reply.not_yet) == (500, "there is no cluster now", True)
-    reply = place.call(
-        contract.RUN_BATCH, encode_batch(place.journal.instance, [later, run(2), run(3, "no")])
-    )
+    reply = place.call(contract.RUN_BATCH, encode_batch(place.journal.instance, [later, run(2), run(3, "no")]))
     answers = {item.run_id: (item.code, item.not_yet) for item in read_batch_reply(reply.data).answers}
     assert answers == {1: (500, True), 2: (200, False), 3: (500, False)}
     # nothing of it was taken in, so the same run may come again

@@ -19,8 +19,7 @@ from xwheel.executor.handlers import handler_of
 from xwheel.executor.logs.capture import CAPTURE
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.running.execution import Execution
-from xwheel.executor.running.lifecycles import Lifecycles
-from xwheel.executor.running.runners import run_in_thread
+from xwheel.executor.running.runners import Lifecycles, run_in_thread
 from xwheel.wire.messages import CallbackItem, RunKey, TriggerRequest
 
 # where a kill strikes a callback of the garbage collector, Python says so and goes on; the next kill is heard
@@ -148,9 +147,7 @@ def test_r6_a_run_that_formats_holds_up_no_other(runs: Runs) -> None:
     assert not was_held_up
 
 
-def test_r6_a_kill_of_a_run_that_waits_for_a_log_handler_leaves_its_lock_free(
-    runs: Runs, foreign: Foreign
-) -> None:
+def test_r6_a_kill_of_a_run_that_waits_for_a_log_handler_leaves_its_lock_free(runs: Runs, foreign: Foreign) -> None:
     """R6: the exception would come between taking the lock and the block that gives it back."""
     leaked = 0
     for _ in range(ROUNDS):
@@ -176,9 +173,7 @@ def test_r6_kills_that_come_at_any_moment_leave_the_lock_free(
             FOREIGN.warning("again")
 
     monkeypatch.setattr(foreign, "handleError", lambda _record: None)  # it swallows what strikes inside it
-    monkeypatch.setattr(
-        sys, "unraisablehook", lambda _what: None
-    )  # one that strikes inside a weakref's callback
+    monkeypatch.setattr(sys, "unraisablehook", lambda _what: None)  # one that strikes inside a weakref's callback
     leaked = killed = 0
     for _ in range(ROUNDS // 10):
         contenders = [runs.start(log_for_ever) for _ in range(3)]

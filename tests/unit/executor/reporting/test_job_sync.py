@@ -113,9 +113,7 @@ def test_another_node_is_asked_if_the_first_cannot_be_reached(node: Node) -> Non
     assert len(node.take()) == 1
 
 
-def test_what_cannot_be_sent_is_tried_again_and_said_once(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_cannot_be_sent_is_tried_again_and_said_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     sync = syncing("http://127.0.0.1:9")
     for _ in range(3):
@@ -128,9 +126,7 @@ def test_what_cannot_be_sent_is_tried_again_and_said_once(
         assert syncing(node.server.url).step(0) == RETRY_MS
 
 
-def test_a_token_that_is_refused_is_named_and_never_shown(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_token_that_is_refused_is_named_and_never_shown(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     problem = {"detail": f"Authorization: this token is not of group orders {TOKEN}"}
     node.says(problem, 401)
     syncing(node.server.url).step(0)
@@ -160,9 +156,7 @@ def test_conflicts_and_problems_are_loud_once_and_again_when_they_change(
     node.says(answer(problems=[wrong]))
     sync.step(0)
     (line,) = said(caplog, logging.ERROR)
-    assert line.startswith(
-        "job 'report' (tests.unit.executor.reporting.test_job_sync:report): cron: hour: 25"
-    )
+    assert line.startswith("job 'report' (tests.unit.executor.reporting.test_job_sync:report): cron: hour: 25")
     node.says(answer("conflicts", other=other))
     for _ in range(2):
         sync.step(0)

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from xwheel.clock import SystemClock
 from xwheel.errors import WireError
-from xwheel.executor.journal.journal import Journal
+from xwheel.executor.journal import Journal
 from xwheel.executor.reporting.admin_client import AdminClient, CallRefusedError, Registration
 from xwheel.executor.reporting.outcomes import BATCH_CHARACTERS, IDLE_MS, OutcomeDelivery
-from xwheel.wire.messages import BadItem, CallbackItem, RegistryRequest, Response, TriggerRequest
+from xwheel.wire.messages import BadItem, CallbackItem, RegistryRequest, Response
 
 
 class Clock(SystemClock):
@@ -26,8 +26,7 @@ class Spool:
 
     def __init__(self, count: int, size: int = 10) -> None:
         self.items = [
-            CallbackItem(run_id=n, job_id=1, created_ms=1, code=200, message="x" * size)
-            for n in range(1, count + 1)
+            CallbackItem(run_id=n, job_id=1, created_ms=1, code=200, message="x" * size) for n in range(1, count + 1)
         ]
 
     def pending(self, limit: int) -> list[CallbackItem]:
@@ -199,8 +198,7 @@ def test_beats_and_what_silence_forbids() -> None:
     admin, clock = Admin(), Clock()
     request = RegistryRequest(group="EXECUTOR", app_name="a", address="http://h:1/")
     registration = Registration(cast(AdminClient, admin), lambda: request, clock, beat_ms=30_000)
-    ours = TriggerRequest(job_id=1, run_id=1, created_ms=1, instance="f00d")
-    foreign = TriggerRequest(job_id=1, run_id=1, created_ms=1)
+    ours, foreign = "f00d", ""
     assert not registration.registered.is_set()
     assert registration.step(0) == 30_000
     assert registration.registered.is_set()

@@ -34,10 +34,7 @@ def test_u3_the_wrong_port_is_named(status: int) -> None:
 def test_u3_a_wrong_token_names_its_setting() -> None:
     with WebServer(web_reply(200, {"code": 500, "msg": "The access token is wrong."})) as server:
         said = refusal(server)
-    assert (
-        "The access token is wrong. executor.access_token takes the executor token that the node showed"
-        in said
-    )
+    assert "The access token is wrong. executor.access_token takes the executor token that the node showed" in said
     assert TOKEN not in said
 
 
@@ -46,12 +43,8 @@ def test_u3_an_unset_token_is_missing_and_not_short() -> None:
         Executor(handlers=[], app_name="orders", admin_addresses=["http://127.0.0.1:8081"])
 
 
-@pytest.mark.parametrize(
-    ("beat_ms", "waits"), [(30_000, [1000, 2000, 4000, 5000, 5000]), (1500, [1000, 1500, 1500])]
-)
-def test_u20_a_refused_registration_is_repeated_soon_and_then_less_often(
-    beat_ms: int, waits: list[int]
-) -> None:
+@pytest.mark.parametrize(("beat_ms", "waits"), [(30_000, [1000, 2000, 4000, 5000, 5000]), (1500, [1000, 1500, 1500])])
+def test_u20_a_refused_registration_is_repeated_soon_and_then_less_often(beat_ms: int, waits: list[int]) -> None:
     refused = web_reply(200, {"code": 500, "msg": "The access token is wrong."})
     with WebServer(refused) as server:
         client = AdminClient([server.url], token=TOKEN, app_name="orders", instance="i")

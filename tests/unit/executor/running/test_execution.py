@@ -22,11 +22,7 @@ def execution() -> Execution:
 
 def test_a_run_that_was_killed_is_killed_whatever_its_handler_makes_of_it(execution: Execution) -> None:
     execution.ending = KILLED
-    ends = (
-        execution.succeeded("done", 5),
-        execution.failed(ValueError("no"), 5),
-        execution.outcome(200, "", 5),
-    )
+    ends = (execution.succeeded("done", 5), execution.failed(ValueError("no"), 5), execution.outcome(200, "", 5))
     assert [end.state for end in ends] == [RunState.KILLED] * 3
 
 

@@ -85,9 +85,7 @@ def test_its_result_and_its_texts_are_those_of_the_run(house: House) -> None:
     ("error", "message", "has_traceback"),
     [(ExecutorError("no: package"), "no: package", False), (OSError("no disk"), "OSError: no disk", True)],
 )
-def test_what_it_raises_is_the_failure(
-    house: House, error: Exception, message: str, has_traceback: bool
-) -> None:
+def test_what_it_raises_is_the_failure(house: House, error: Exception, message: str, has_traceback: bool) -> None:
     start(house, Hosted(error=error))
     outcome = house.outcome(1)
     assert (outcome.state, outcome.message) == (RunState.FAILED, message)

@@ -11,6 +11,11 @@ LIMIT_S = 20
 BURST = 8
 
 
+def _threads(pool: ThreadPool) -> int:
+    """Return how many threads a pool has."""
+    return sum(thread.name.startswith(f"xwheel-{pool._name}-") for thread in threading.enumerate())
+
+
 def _burst(pool: ThreadPool, count: int) -> None:
     """Keep this many threads busy at once."""
     together = threading.Barrier(count + 1)
@@ -28,19 +33,19 @@ def _run(pool: ThreadPool) -> None:
 
 def test_the_threads_of_a_burst_end_though_work_goes_on() -> None:
     """Steady: each of them had its turn within its idle time, so that an executor had threads for its worst moment."""
-    pool = ThreadPool("test", idle_s=0.5)
+    pool = ThreadPool("burst", idle_s=2)
     _burst(pool, BURST)
-    assert len(pool._threads) == BURST
+    assert _threads(pool) == BURST
     end_s = time.monotonic() + LIMIT_S
-    while len(pool._threads) > BURST // 2 and time.monotonic() < end_s:
+    while _threads(pool) > BURST // 2 and time.monotonic() < end_s:
         _run(pool)
         time.sleep(0.005)
-    assert 1 <= len(pool._threads) <= BURST // 2
+    assert 1 <= _threads(pool) <= BURST // 2
     pool.close()
 
 
 def test_no_task_is_lost_between_a_thread_that_leaves_and_one_that_comes() -> None:
-    pool = ThreadPool("test", idle_s=0.0001)
+    pool = ThreadPool("leaving", idle_s=0.0001)
     done: list[int] = []
     expected = 4 * 500
 
@@ -63,7 +68,7 @@ def test_no_task_is_lost_between_a_thread_that_leaves_and_one_that_comes() -> No
 
 
 def test_a_pool_that_is_closed_finishes_what_it_was_given() -> None:
-    pool = ThreadPool("test", idle_s=LIMIT_S)
+    pool = ThreadPool("closed", idle_s=LIMIT_S)
     _burst(pool, 3)
     begun, may_end = threading.Event(), threading.Event()
 
@@ -75,22 +80,51 @@ def test_a_pool_that_is_closed_finishes_what_it_was_given() -> None:
     assert begun.wait(LIMIT_S)
     pool.close()
     end_s = time.monotonic() + LIMIT_S
-    while len(pool._threads) > 1 and time.monotonic() < end_s:
+    while _threads(pool) > 1 and time.monotonic() < end_s:
         time.sleep(0.001)
-    assert len(pool._threads) == 1
+    assert _threads(pool) == 1
     may_end.set()
-    while len(pool._threads) and time.monotonic() < end_s:
+    while _threads(pool) and time.monotonic() < end_s:
         time.sleep(0.001)
-    assert len(pool._threads) == 0
+    assert _threads(pool) == 0
 
 
 def test_a_task_that_fails_costs_no_thread() -> None:
-    pool = ThreadPool("test", idle_s=LIMIT_S)
+    pool = ThreadPool("failing", idle_s=LIMIT_S)
 
     def fail() -> None:
         raise SystemExit("a mistake")
 
     pool.submit(fail)
     _run(pool)
-    assert len(pool._threads) >= 1
+    assert _threads(pool) >= 1
+    pool.close()
+
+
+def test_no_more_threads_than_places_and_what_waits_gets_its_turn() -> None:
+    """Also after threads were dismissed: those do not count."""
+    pool = ThreadPool("places", idle_s=0.05, places=3)
+    running, most, ended = [0], [0], [0]
+    lock = threading.Lock()
+
+    def work() -> None:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.002)
+        with lock:
+            running[0] -= 1
+            ended[0] += 1
+
+    expected = 0
+    for _ in range(5):
+        for _ in range(20):
+            pool.submit(work)
+        expected += 20
+        end_s = time.monotonic() + LIMIT_S
+        while ended[0] < expected and time.monotonic() < end_s:
+            _run(pool)
+        time.sleep(0.06)
+    assert (ended[0], most[0]) == (expected, 3)
+    _burst(pool, 3)
     pool.close()

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,6 +17,7 @@ import pytest
 from tests.support.executors import is_alive, wait_until
 from xwheel.executor.running import process, supervisor
 from xwheel.executor.running.execution import KILLED, Execution
+from xwheel.wire.messages import RunKey, TriggerRequest
 
 Tree = Callable[[str], AbstractContextManager[tuple[subprocess.Popen[bytes], int]]]
 
@@ -29,9 +29,7 @@ def tree(tmp_path: Path) -> Tree:
     @contextmanager
     def start(script: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
         path = tmp_path / "pid"
-        shell = subprocess.Popen(
-            ["/bin/sh", "-c", script, str(path)], stdin=subprocess.PIPE, start_new_session=True
-        )
+        shell = subprocess.Popen(["/bin/sh", "-c", script, str(path)], stdin=subprocess.PIPE, start_new_session=True)
         with shell:
             try:
                 yield shell, int(wait_until(lambda: path.exists() and path.read_text().strip()))
@@ -49,7 +47,7 @@ def tree(tmp_path: Path) -> Tree:
 def test_n21_a_kill_ends_the_child_of_the_child(tree: Tree, before: str, round_number: int) -> None:
     """N21: signals go to the group, not to its first process alone."""
     with tree(f'{before} sleep 300 & echo $! > "$0"; wait') as (shell, child):
-        process._pusher(shell)(round_number)
+        process._push(shell, round_number)
         wait_until(lambda: not is_alive(child), 30)
         assert shell.wait(60) < 0
 
@@ -57,23 +55,19 @@ def test_n21_a_kill_ends_the_child_of_the_child(tree: Tree, before: str, round_n
 @pytest.mark.processes
 def test_n21_what_a_dead_supervisor_leaves_is_killed(tree: Tree) -> None:
     """N21: the supervisor would have ended it; the end of the group is what remains if that was killed."""
-    execution: Any = SimpleNamespace(lock=threading.Lock(), force=None, ending=None)
+    execution = Execution(TriggerRequest(job_id=1, run_id=1, created_ms=1), cast("Any", None), RunKey(1, 1, 1))
     with tree('sleep 300 & echo $! > "$0"; kill -KILL $$') as (shell, child):
-        assert process._wait(cast("Execution", execution), shell, cast("Any", None), 0) == (
-            -signal.SIGKILL,
-            "",
-        )
+        assert process._wait(execution, shell, cast("Any", None), 0) == (-signal.SIGKILL, "")
         wait_until(lambda: not is_alive(child), 30)
         assert execution.force is None
 
 
 @pytest.mark.processes
 def test_a_kill_that_came_before_the_process_ends_it_at_once(tree: Tree) -> None:
-    execution: Any = SimpleNamespace(lock=threading.Lock(), force=None, ending=KILLED)
+    execution = Execution(TriggerRequest(job_id=1, run_id=1, created_ms=1), cast("Any", None), RunKey(1, 1, 1))
+    execution.ending = KILLED
     with tree('sleep 300 & echo $! > "$0"; wait') as (shell, _):
-        waiting = threading.Thread(
-            target=process._wait, args=(execution, shell, cast("Any", None), 0), daemon=True
-        )
+        waiting = threading.Thread(target=process._wait, args=(execution, shell, cast("Any", None), 0), daemon=True)
         waiting.start()
         waiting.join(30)
         assert not waiting.is_alive()

@@ -13,10 +13,10 @@ from typing import Any, cast
 import pytest
 
 from xwheel.clock import SystemClock
+from xwheel.config.sections import ExecutorSection
 from xwheel.errors import HandlerNotFoundError, JobKilledError, JournalError, XwheelError
-from xwheel.executor.handlers import Handler, job
-from xwheel.executor.intake.queues import QueueLimits
-from xwheel.executor.journal.journal import NEW, Acceptance, Done, Journal
+from xwheel.executor.handlers import Handler, describe, job
+from xwheel.executor.journal import NEW, Acceptance, Done, Journal
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.running.execution import KILLED
 from xwheel.executor.running.runners import Lifecycles
@@ -36,7 +36,7 @@ class HeldJournal:
         self.revived: list[RunKey] = []
         self.changed = threading.Condition()
 
-    def accept(self, keys: Sequence[RunKey], done: Done) -> None:
+    def accept(self, keys: Sequence[RunKey], done: Done, _starting: object = ()) -> None:
         with self.changed:
             self.held.append((list(keys), done))
             self.changed.notify_all()
@@ -51,7 +51,8 @@ class HeldJournal:
                 self.written.update(keys)
             done(() if error else verdicts, error)
 
-    def start(self, keys: Sequence[RunKey], done: Callable[[], None]) -> None:
+    def start(self, choose: Callable[[], Sequence[RunKey]], done: Callable[[], None]) -> None:
+        choose()
         done()
 
     def finish(self, items: Sequence[CallbackItem], done: Callable[[], None]) -> None:
@@ -71,9 +72,7 @@ class HeldJournal:
         if key in self.outcomes:
             return StateAnswer(run_id=key.run_id, state=ExecutionState.FINISHED, outcome=self.outcomes[key])
         known = key in self.written
-        return StateAnswer(
-            run_id=key.run_id, state=ExecutionState.ACCEPTED if known else ExecutionState.UNKNOWN
-        )
+        return StateAnswer(run_id=key.run_id, state=ExecutionState.ACCEPTED if known else ExecutionState.UNKNOWN)
 
     def wait_for(self, done: Callable[[], bool]) -> None:
         with self.changed:
@@ -84,13 +83,14 @@ class House:
     def __init__(self, folder: Path) -> None:
         self.journal = HeldJournal()
         self.delivered = 0
+        self.silence = ""  # why nothing may start
         self.logs = RunLogs(folder, SystemClock())
         self.workers = Workers(
             journal=cast(Journal, self.journal),
             logs=self.logs,
             clock=SystemClock(),
-            limits=QueueLimits(places=4, per_job=10, waiting=100, grace_ms=20),
-            may_start=lambda _request: "",
+            settings=ExecutorSection(workers=4, queue_limit=10, waiting_limit=100, kill_grace_s=0.02),
+            may_start=lambda _instance: self.silence,
             on_outcome=self._note,
         )
 
@@ -139,9 +139,7 @@ def in_thread(call: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
 
 
 @pytest.mark.parametrize("error", [None, JournalError("full")])
-def test_a_repeated_ask_is_not_answered_before_the_first_is_on_disk(
-    house: House, error: JournalError | None
-) -> None:
+def test_a_repeated_ask_is_not_answered_before_the_first_is_on_disk(house: House, error: JournalError | None) -> None:
     """Two schedulers ask for one run at the same time; the disk then takes it, or refuses it for both."""
     house.journal.hold = True
     first, told_first = in_thread(lambda: house.workers.accept([(request(1), NOOP)]))
@@ -223,6 +221,23 @@ def test_r10_a_run_that_is_on_its_way_to_the_disk_is_known(house: House, error: 
     assert [answer is None for answer in (*told_first[0], *told_second[0])] == [error is None] * 2
 
 
+def test_a_run_does_not_start_if_the_scheduler_fell_silent_while_it_was_written(house: House) -> None:
+    """The machine slept, or its disk stood still: the scheduler may have given it up, and runs it elsewhere."""
+    begun: list[int] = []
+    house.journal.hold = True
+    accepting = threading.Thread(
+        target=house.workers.accept, args=([(request(1), describe("noop", lambda: begun.append(1)))],)
+    )
+    accepting.start()
+    house.journal.wait_for(lambda: len(house.journal.held) == 1)
+    house.silence = "no beat"
+    house.journal.let_go()
+    accepting.join(10)
+    outcome = house.outcome(1)
+    assert (outcome.reason, begun) == ("not_started", [])
+    assert outcome.message.endswith(": no beat")
+
+
 def fail_to_start(monkeypatch: pytest.MonkeyPatch, prefix: str) -> list[str]:
     """Let threads of this name fail to start, as when the system has no more of them."""
     real = threading.Thread.start
@@ -245,11 +260,7 @@ async def coroutine() -> str:
 
 @pytest.mark.parametrize(
     ("prefix", "function", "reason"),
-    [
-        ("xwheel-run", noop, "not_started"),
-        ("xwheel-timers", noop, ""),
-        ("xwheel-async", coroutine, ""),
-    ],
+    [("xwheel-run", noop, "not_started"), ("xwheel-timers", noop, ""), ("xwheel-async", coroutine, "")],
 )
 def test_a_thread_that_cannot_start_fails_the_run_and_not_the_executor(
     house: House, monkeypatch: pytest.MonkeyPatch, prefix: str, function: Any, reason: str
@@ -309,9 +320,7 @@ def test_covering_a_run_whose_init_still_runs(house: House) -> None:
         base = 10 if kind == "thread" else 20
         house.workers.accept([(TriggerRequest(run_id=base, job_id=base, created_ms=1), handler)])
         assert inside.wait(10)
-        second = TriggerRequest(
-            run_id=base + 1, job_id=base, created_ms=1, block_strategy=BlockStrategy.COVER_EARLY
-        )
+        second = TriggerRequest(run_id=base + 1, job_id=base, created_ms=1, block_strategy=BlockStrategy.COVER_EARLY)
         house.workers.accept([(second, handler)])
         release.set()
         house.journal.wait_for(lambda base=base: RunKey(base + 1, base, 1) in house.journal.outcomes)  # type: ignore[misc]
@@ -349,7 +358,7 @@ def test_coroutine_hooks_work_on_the_loop_of_their_handler(house: House) -> None
 def test_a_destroy_that_blocks_does_not_hold_up_the_end(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xwheel.executor.running.lifecycles.DESTROY_S", 0.05)
+    monkeypatch.setattr("xwheel.executor.running.runners.DESTROY_S", 0.05)
     release = threading.Event()
     done: list[str] = []
     lifecycles = Lifecycles()

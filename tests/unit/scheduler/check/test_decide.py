@@ -84,9 +84,7 @@ def test_silence_ends_a_run_with_a_limit_only(kill: bool, state: RunState) -> No
         (ExecutionState.STARTED, 90_000, True),
     ],
 )
-def test_a_limit_counts_from_the_start_of_the_handler(
-    state: ExecutionState, running_ms: int, ends: bool
-) -> None:
+def test_a_limit_counts_from_the_start_of_the_handler(state: ExecutionState, running_ms: int, ends: bool) -> None:
     decision = decide_state(row(timeout_s=60), answer(state, running_ms), NOW + 10**6, 5000, RULES)
     assert end(decision) == ((RunState.TIMED_OUT, "deadline") if ends else None)
     assert decision.kill == ends
@@ -96,10 +94,7 @@ def test_a_limit_counts_from_the_start_of_the_handler(
 
 def test_an_outcome_must_be_of_this_run() -> None:
     right = CallbackItem(run_id=7, job_id=1, created_ms=NOW, code=200, message="ok", reason="\n")
-    for item in (
-        None,
-        *(CallbackItem(**{**_fields(right), name: 99}) for name in ("run_id", "job_id", "created_ms")),
-    ):
+    for item in (None, *(CallbackItem(**{**_fields(right), name: 99}) for name in ("run_id", "job_id", "created_ms"))):
         wrong = StateAnswer(run_id=7, state=ExecutionState.FINISHED, outcome=item)
         assert end(decide_state(row(), wrong, NOW, 5000, RULES)) is None
     good = StateAnswer(run_id=7, state=ExecutionState.FINISHED, outcome=right)

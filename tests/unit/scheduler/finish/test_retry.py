@@ -16,13 +16,7 @@ from xwheel.scheduler.finish.retry import LONGEST_MS, decide_retry, retry_delay_
 
 def decide(run: Run, state: RunState, *, reason: str = "", recovered: bool = False, **job: Any) -> Run | None:
     return decide_retry(
-        run,
-        state,
-        make_job(**job),
-        NOW,
-        root_origin=Origin.SCHEDULE,
-        reason=reason,
-        recovered=recovered,
+        run, state, make_job(**job), NOW, root_origin=Origin.SCHEDULE, reason=reason, recovered=recovered
     )
 
 
@@ -33,11 +27,7 @@ def decide(run: Run, state: RunState, *, reason: str = "", recovered: bool = Fal
         ({"retry_backoff": RetryBackoff.LIST, "retry_delays_ms": (5, 50)}, [5, 50, 50, 50]),
         ({"retry_backoff": RetryBackoff.EXPONENTIAL, "retry_delay_ms": 100}, [100, 200, 400, 800]),
         (
-            {
-                "retry_backoff": RetryBackoff.EXPONENTIAL,
-                "retry_delay_ms": 100,
-                "retry_max_delay_ms": 300,
-            },
+            {"retry_backoff": RetryBackoff.EXPONENTIAL, "retry_delay_ms": 100, "retry_max_delay_ms": 300},
             [100, 200, 300, 300],
         ),
     ],
@@ -93,19 +83,12 @@ def test_jitter_spreads_runs_over_its_share_of_the_delay() -> None:
 def test_n13_the_whole_share_is_drawn_from_its_upper_end_included() -> None:
     """N13: with a delay of 10 ms and 30 percent, 10 to 13 ms are drawn, each by some run."""
     job = make_job(max_retries=1, retry_delay_ms=10, retry_jitter_pct=30)
-    assert {retry_delay_ms(make_run(number, retries_left=1), job) for number in range(1, 201)} == {
-        10,
-        11,
-        12,
-        13,
-    }
+    assert {retry_delay_ms(make_run(number, retries_left=1), job) for number in range(1, 201)} == {10, 11, 12, 13}
 
 
 def test_n14_jitter_is_a_share_of_the_grown_delay() -> None:
     """N14: after three doublings, the share is one of 80 s and not of 10 s."""
-    job = make_job(
-        max_retries=4, retry_delay_ms=10_000, retry_backoff=RetryBackoff.EXPONENTIAL, retry_jitter_pct=50
-    )
+    job = make_job(max_retries=4, retry_delay_ms=10_000, retry_backoff=RetryBackoff.EXPONENTIAL, retry_jitter_pct=50)
     found = [retry_delay_ms(make_run(number, retries_left=1), job) for number in range(1, 201)]
     assert 80_000 <= min(found) <= max(found) <= 120_000
     assert max(found) > 110_000
@@ -133,9 +116,7 @@ def test_n12_a_recovery_attempt_is_no_step_of_the_backoff() -> None:
         (RunState.SUCCEEDED, "", DeliveryPolicy.AT_LEAST_ONCE, False),
     ],
 )
-def test_only_what_may_be_tried_again_is(
-    state: RunState, reason: str, policy: DeliveryPolicy, tries: bool
-) -> None:
+def test_only_what_may_be_tried_again_is(state: RunState, reason: str, policy: DeliveryPolicy, tries: bool) -> None:
     run = make_run(7, retries_left=1, state=RunState.RUNNING)
     found = decide(run, state, reason=reason, max_retries=1, delivery=policy)
     assert (found is not None) is tries
@@ -161,25 +142,9 @@ def test_the_next_attempt_belongs_to_nobody_yet() -> None:
     )
     retry = decide(run, RunState.FAILED, max_retries=2)
     assert retry is not None
-    kept = (
-        "root_id",
-        "chain_id",
-        "chain_depth",
-        "shard_index",
-        "shard_total",
-        "param",
-        "planned_ms",
-        "job_id",
-    )
+    kept = ("root_id", "chain_id", "chain_depth", "shard_index", "shard_total", "param", "planned_ms", "job_id")
     assert [getattr(retry, name) for name in kept] == [getattr(run, name) for name in kept]
-    gone = (
-        retry.address,
-        retry.instance,
-        retry.dispatched_ms,
-        retry.accepted_ms,
-        retry.check_ms,
-        retry.epoch,
-    )
+    gone = (retry.address, retry.instance, retry.dispatched_ms, retry.accepted_ms, retry.check_ms, retry.epoch)
     assert gone == (None, None, None, None, None, 0)
     assert (retry.origin, retry.origin_key, retry.retries_left) == (Origin.RETRY, 7, 1)
 
@@ -201,9 +166,7 @@ def test_what_somebody_wanted_dead_is_not_tried_again(state: RunState) -> None:
 
 
 @pytest.mark.parametrize("state", [RunState.FAILED, RunState.LOST])
-@pytest.mark.parametrize(
-    ("origin", "tries"), [(Origin.SCHEDULE, False), (Origin.API, True), (Origin.CHILD, True)]
-)
+@pytest.mark.parametrize(("origin", "tries"), [(Origin.SCHEDULE, False), (Origin.API, True), (Origin.CHILD, True)])
 def test_only_scheduled_fires_stop_with_their_job(state: RunState, origin: Origin, tries: bool) -> None:
     run = make_run(7, retries_left=1, state=RunState.RUNNING)
     job = make_job(max_retries=1, recover_lost=True, enabled=False)

@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 from tests.support.rows import NOW, make_run
 from xwheel.errors import FieldError
 from xwheel.model import Run, RunState
-from xwheel.scheduler.finish.template import (
-    MAX_RESULT,
-    Success,
-    TemplateError,
-    check_template,
-    render,
-    succeeded,
-)
+from xwheel.scheduler.finish.template import MAX_RESULT, Success, TemplateError, check_template, render, succeeded
 
 
 def success(*results: str, job_id: int = 4, param: str = "given") -> Success:
@@ -89,9 +82,7 @@ def test_a_broadcast_hands_on_a_list() -> None:
     assert json.loads(render("${result}", success("a", "", 'c"'), {})) == ["a", "", 'c"']
 
 
-@pytest.mark.parametrize(
-    ("length", "fits"), [(MAX_RESULT - 1, True), (MAX_RESULT, True), (MAX_RESULT + 1, False)]
-)
+@pytest.mark.parametrize(("length", "fits"), [(MAX_RESULT - 1, True), (MAX_RESULT, True), (MAX_RESULT + 1, False)])
 def test_a_result_has_its_limit(length: int, fits: bool) -> None:
     if fits:
         assert len(render("${result}", success("x" * length), {})) == length
@@ -117,9 +108,7 @@ def test_a_result_that_nobody_has_is_an_error() -> None:
         render("${result.8}", success("r"), {})
 
 
-def shard(
-    run_id: int, index: int, state: RunState, *, attempt: int = 1, total: int = 2, message: str = ""
-) -> Run:
+def shard(run_id: int, index: int, state: RunState, *, attempt: int = 1, total: int = 2, message: str = "") -> Run:
     return make_run(
         run_id, root_id=1, shard_index=index, shard_total=total, attempt=attempt, state=state, message=message
     )

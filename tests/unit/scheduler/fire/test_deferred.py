@@ -57,9 +57,7 @@ def test_a_line_whose_head_goes_is_asked_on_at_once_in_growing_parts() -> None:
 def test_an_end_and_an_arrival_wake_only_those_who_wait_for_them() -> None:
     lines = waiting_runs()
     dead, other = Line("executor", 1, "http://a"), Line("executor", 2)
-    lines.defer(
-        [deferred(1, line=dead, until_ms=NOW + 60_000), deferred(2, line=other, until_ms=NOW + 60_000)], NOW
-    )
+    lines.defer([deferred(1, line=dead, until_ms=NOW + 60_000), deferred(2, line=other, until_ms=NOW + 60_000)], NOW)
     lines.arrived(1)
     assert ids(lines.take_ripe(NOW + 1)) == [1]
 

@@ -22,11 +22,12 @@ def tick_loop(
     *,
     waiting_limit: int = 100,
     may_fire: Callable[..., bool] = lambda *_: True,
+    arm_ms: int = 0,
 ) -> TickLoop:
     parts: Any = (StubFiring(fire), DeferredRuns(lambda: None, limit=100), StubLease(may_fire))
     inbox = Inbox(lambda: None)
     return TickLoop(
-        lambda at_ms: TimeRing(at_ms, 20), NOW, inbox, *parts, send_ms=3000, waiting_limit=waiting_limit
+        lambda at_ms: TimeRing(at_ms, 20), NOW, inbox, *parts, send_ms=3000, waiting_limit=waiting_limit, arm_ms=arm_ms
     )
 
 
@@ -193,3 +194,98 @@ def test_what_comes_in_wakes_the_tick() -> None:
     assert woken == []
     inbox.put(queued(1))
     assert woken == [1]
+
+
+class Battery:
+    """Notes which runs are fired when; those of group 1 may leave early, and ``full`` has no place for them."""
+
+    def __init__(self, arm_ms: int = 300) -> None:
+        self.fired: list[tuple[int, list[int]]] = []
+        self.full = False
+        self.loop = tick_loop(self.fire, arm_ms=arm_ms)
+        self.loop.firing.may_leave_early = lambda runs, now_ms: {  # type: ignore[method-assign]
+            run.id for run in runs if run.group_id == 1 and run.due_ms > now_ms
+        }
+
+    def fire(self, due: Sequence[Queued], now_ms: int) -> set[int]:
+        left = {run.id for run in due if self.full and run.due_ms > now_ms}
+        if sent := [run.id for run in due if run.id not in left]:
+            self.fired.append((now_ms - NOW, sent))
+        return left
+
+    def put(self, group_id: int, *due_in_ms: int) -> None:
+        first = 10 * group_id
+        put(self.loop, [QueuedRun(first + n, 1, group_id, 1, 1, NOW + ms) for n, ms in enumerate(due_in_ms)])
+
+    def run(self, until_ms: int) -> None:
+        """Let the loop sleep and step as it wants to."""
+        now_ms = 0
+        while now_ms < until_ms:
+            now_ms += self.loop.step(NOW + now_ms)
+
+
+def test_runs_that_leave_early_go_together_100_to_300_ms_before_they_are_due() -> None:
+    battery = Battery()
+    battery.put(1, 600, 699, 700, 899, 900)
+    battery.run(2000)
+    assert battery.fired == [(400, [10, 11]), (600, [12, 13]), (800, [14])]
+    assert battery.loop.depth() == (0, 0)
+
+
+def test_others_go_when_they_are_due() -> None:
+    battery = Battery()
+    battery.put(1, 600)
+    battery.put(2, 600, 40)
+    battery.run(2000)
+    assert battery.fired == [(40, [21]), (400, [10]), (600, [20])]
+
+
+def test_without_time_to_arm_all_go_when_they_are_due() -> None:
+    battery = Battery(arm_ms=0)
+    battery.put(1, 600)
+    battery.run(2000)
+    assert battery.fired == [(600, [10])]
+
+
+@pytest.mark.parametrize("arm_ms", [1, 50, 100, 101, 1000])
+def test_none_leaves_sooner_than_it_may(arm_ms: int) -> None:
+    battery = Battery(arm_ms)
+    battery.put(1, *range(1500, 1800, 7))
+    battery.run(3000)
+    lead = [1500 + 7 * (run_id - 10) - at_ms for at_ms, fired in battery.fired for run_id in fired]
+    assert len(lead) == 43
+    assert max(lead) <= arm_ms
+    assert min(lead) >= min(arm_ms, 100) - 20  # a tick
+
+
+def test_what_comes_late_leaves_at_once() -> None:
+    battery = Battery()
+    battery.put(1, 80)
+    battery.run(2000)
+    assert battery.fired == [(0, [10])]
+
+
+def test_what_finds_no_place_before_it_is_due_is_asked_again_then() -> None:
+    battery = Battery()
+    battery.full = True
+    battery.put(1, 600)
+    battery.run(2000)
+    assert battery.fired == [(600, [10])]
+
+
+def test_a_clock_that_is_set_back_forgets_nothing_that_may_leave_early() -> None:
+    battery = Battery()
+    battery.put(1, 600)
+    battery.loop.step(NOW)
+    battery.loop.step(NOW - 3_600_000)
+    assert battery.loop.depth() == (1, 0)
+    battery.run(2000)
+    assert battery.fired == [(400, [10])]
+
+
+def test_a_drain_lets_go_of_what_may_leave_early() -> None:
+    battery = Battery()
+    battery.put(1, 600)
+    battery.loop.step(NOW)
+    assert battery.loop.drain() == [10]
+    assert battery.loop.depth() == (0, 0)

@@ -13,14 +13,7 @@ from msgspec.structs import replace
 from tests.support.rows import NOW, make_job, make_run
 from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
 from xwheel.plugin import ScheduleSpec
-from xwheel.scheduler.plan.rules import (
-    FIRE_ALL_PER_CLAIM,
-    RUNS_PER_JOB,
-    SKIPS_COUNTED,
-    Planned,
-    plan,
-    recheck,
-)
+from xwheel.scheduler.plan.rules import FIRE_ALL_PER_CLAIM, RUNS_PER_JOB, SKIPS_COUNTED, Planned, plan, recheck
 from xwheel.scheduler.timetable import Timetable
 
 
@@ -71,15 +64,8 @@ def xxl(step_ms: int, **changes: object) -> Job:
 
 def plan_at(jobs: Iterable[Job], now_ms: int, **options: object) -> Planned:
     ids = count(100)
-    options = {
-        "epochs": dict.fromkeys(range(64), 7),
-        "pre_read_ms": 5000,
-        "threshold_ms": DEFAULT_MS,
-        **options,
-    }
-    return plan(
-        list(jobs), now_ms, timetable=TIMETABLE, take_ids=lambda n: [next(ids) for _ in range(n)], **options
-    )  # type: ignore[arg-type]
+    options = {"epochs": dict.fromkeys(range(64), 7), "pre_read_ms": 5000, "threshold_ms": DEFAULT_MS, **options}
+    return plan(list(jobs), now_ms, timetable=TIMETABLE, take_ids=lambda n: [next(ids) for _ in range(n)], **options)  # type: ignore[arg-type]
 
 
 def planned(runs: Iterable[Run]) -> list[int]:
@@ -138,9 +124,7 @@ def test_lateness_against_the_threshold_decides_and_nothing_else(
     assert [end_of(at, found, now) for at in due] == ends
 
     rows = [make_run(at, due_ms=at, planned_ms=at) for at in due]
-    skipped = recheck(
-        rows, {1: replace(job, next_fire_ms=None)}, now, threshold_ms=default_ms, last_missed=nothing
-    )
+    skipped = recheck(rows, {1: replace(job, next_fire_ms=None)}, now, threshold_ms=default_ms, last_missed=nothing)
     # a row that waited keeps the due time that it has
     assert [SKIPPED if at in skipped else ITSELF for at in due] == [
         SKIPPED if end == SKIPPED else ITSELF for end in ends
@@ -166,12 +150,7 @@ def test_skip_covers_consecutive_misfires_with_one_row() -> None:
     result = plan_at([xxl(1000, misfire_policy=MisfirePolicy.SKIP)], NOW + 60_000)
 
     (skip,) = skips(result.runs)
-    assert (skip.origin_key, skip.planned_ms, skip.skip_last_ms, skip.skip_count) == (
-        NOW,
-        NOW,
-        NOW + 54_000,
-        55,
-    )
+    assert (skip.origin_key, skip.planned_ms, skip.skip_last_ms, skip.skip_count) == (NOW, NOW, NOW + 54_000, 55)
     assert skip.reason == "misfire"
     assert planned(result.runs) == [NOW + 1000 * n for n in range(55, 66)]
 
@@ -207,19 +186,11 @@ def test_more_than_a_thousand_skips_are_counted_as_at_least() -> None:
 
 def test_a_broken_schedule_stops_its_job_only() -> None:
     result = plan_at(
-        [make_job(id=1, schedule_type="BROKEN"), every(10_000, id=2), make_job(id=3, schedule_type="GONE")],
-        NOW,
+        [make_job(id=1, schedule_type="BROKEN"), every(10_000, id=2), make_job(id=3, schedule_type="GONE")], NOW
     )
 
     updates = {row[0]: row for row in result.job_updates}
-    assert updates[1] == (
-        1,
-        None,
-        NOW,
-        None,
-        False,
-        "schedule type BROKEN failed: RuntimeError: the moon is not up",
-    )
+    assert updates[1] == (1, None, NOW, None, False, "schedule type BROKEN failed: RuntimeError: the moon is not up")
     assert updates[2] == (2, NOW + 10_000, NOW, None, True, "")
     assert not updates[3].enabled
     assert "GONE" in updates[3].schedule_error
@@ -296,9 +267,7 @@ def test_every_due_time_is_covered_exactly_once(
         assert not set(fired) & set(range(run.planned_ms, run.skip_last_ms + 1, step_ms))
 
 
-def test_n36_of_more_missed_fires_than_are_counted_the_one_that_fires_is_outside_of_what_was_skipped() -> (
-    None
-):
+def test_n36_of_more_missed_fires_than_are_counted_the_one_that_fires_is_outside_of_what_was_skipped() -> None:
     missed = SKIPS_COUNTED + 50
     job = every(1000, misfire_policy=MisfirePolicy.FIRE_ONCE, misfire_threshold_ms=5000, next_fire_ms=NOW)
     result = plan_at([job], NOW + 1000 * missed)
@@ -321,10 +290,7 @@ def test_start_and_end_bound_the_fires() -> None:
 def test_recheck_applies_the_policy_to_rows_that_waited_too_long() -> None:
     now = NOW + 60_000
     policies = {1: MisfirePolicy.SKIP, 2: MisfirePolicy.FIRE_ONCE, 3: MisfirePolicy.FIRE_ALL}
-    jobs = {
-        number: make_job(id=number, misfire_policy=policy, next_fire_ms=now)
-        for number, policy in policies.items()
-    }
+    jobs = {number: make_job(id=number, misfire_policy=policy, next_fire_ms=now) for number, policy in policies.items()}
     runs = [
         make_run(10 * number + place, job_id=number, due_ms=NOW + 1000 * place, planned_ms=NOW + 1000 * place)
         for number in policies

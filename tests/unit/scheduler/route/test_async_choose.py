@@ -165,9 +165,7 @@ def test_a_router_that_raises_or_returns_nonsense_fails_that_run_only() -> None:
         node.choose(run, job)
     node.settle(4)
     assert node.chosen(made[0][1][0], made[0][0]) == "1"
-    for (job, (run,)), words in zip(
-        made[1:], ("not today", "is no executor", "no live executor"), strict=True
-    ):
+    for (job, (run,)), words in zip(made[1:], ("not today", "is no executor", "no live executor"), strict=True):
         with pytest.raises(RouteError, match=words):
             node.choose(run, job)
 

@@ -11,6 +11,7 @@ import pytest
 from tests.support.lines import Line, batch_body
 from tests.support.rows import NOW, make_executor, make_job, make_run
 from tests.support.stubs import StubLease, StubLimits, StubRegistry, StubResults
+from xwheel.clock import ManualClock
 from xwheel.model import GlueVersion
 from xwheel.scheduler.records import Delivery, Fate, Parcel, Shard
 from xwheel.scheduler.send.lane import Lane, trigger_request
@@ -30,17 +31,16 @@ def lane_of(
     *,
     may_send: Callable[..., bool] = lambda *_: True,
     too_large: Callable[[str, int], object] = lambda *_: None,
+    clock: ManualClock | None = None,
+    share: int = 50,
 ) -> Lane:
     parts: Any = (StubResults(delivered.extend), StubLease(may_send), StubRegistry(), StubLimits(too_large))
-    return Lane(line, *parts, timeout_ms=3000)
+    return Lane(line, *parts, clock or ManualClock(NOW), timeout_ms=3000, share=share)
 
 
 def parcel_of(count: int = 2, *, kind: str = "xwheel", again: bool = False, **run: Any) -> Parcel:
     executor = make_executor(kind=kind, instance="instance-1" if kind == "xwheel" else "")
-    shards = [
-        Shard(run=make_run(number, **run), job=make_job(), executor=executor)
-        for number in range(1, count + 1)
-    ]
+    shards = [Shard(run=make_run(number, **run), job=make_job(), executor=executor) for number in range(1, count + 1)]
     return Parcel(lane=0, executor=executor, shards=shards, again=again)
 
 
@@ -129,9 +129,7 @@ def send_one(parcel: Parcel, reply: Reply, **more: Any) -> list[Delivery]:
 
 
 @pytest.mark.parametrize("how", ["first", "again", "repeated by curl"])
-@pytest.mark.parametrize(
-    ("reply", "first", "again"), [row[1:] for row in BATCHES], ids=[r[0] for r in BATCHES]
-)
+@pytest.mark.parametrize(("reply", "first", "again"), [row[1:] for row in BATCHES], ids=[r[0] for r in BATCHES])
 def test_r2_what_an_answer_to_a_batch_means(
     reply: Reply, first: tuple[Fate, Fate], again: tuple[Fate, Fate], how: str
 ) -> None:
@@ -258,19 +256,65 @@ def test_r17_at_each_moment_the_lane_or_the_writer_has_a_run() -> None:
     assert not lane.is_held(ONE)
 
 
-@pytest.mark.parametrize(
-    ("own", "has_source", "told"), [("run", True, "job"), (None, True, ""), ("run", False, "")]
-)
+# turns at an executor that takes one run a request
+
+
+def singles(count: int, **run: Any) -> list[Parcel]:
+    executor = make_executor(kind="foreign", instance="")
+    return [
+        Parcel(
+            lane=0, executor=executor, shards=[Shard(run=make_run(number, **run), job=make_job(), executor=executor)]
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+def test_no_executor_gets_more_requests_at_once_than_its_share() -> None:
+    """What was fenced ahead goes one by one in place of what ended, in order, however that ended."""
+    line, delivered = Line(), list[Delivery]()
+    lane = lane_of(line, delivered, share=2)
+    for parcel in singles(6, check_ms=NOW + 5000):
+        lane.send(parcel)
+    seen = []
+    for reply in ({"body": encode_response(Response(code=200))}, {"error": "it broke"}) * 3:
+        assert len(line.calls) <= 2
+        seen += [shard.run.id for shard in line.reply(**reply).shards]
+        assert all(lane.is_held(run_id) for run_id in range(len(seen), 7))
+        lane.step(NOW)
+    assert seen == [1, 2, 3, 4, 5, 6]
+    assert list(fates(delivered).values()) == [YES, UNKNOWN] * 3
+    lane.send(singles(1)[0])
+    assert len(line.calls) == 1
+
+
+@pytest.mark.parametrize("why", ["lease", "time"])
+def test_what_waits_too_long_for_its_turn_is_not_sent(why: str) -> None:
+    line, delivered = Line(), list[Delivery]()
+    may_send = [True]
+    clock = ManualClock(NOW)
+    lane = lane_of(line, delivered, share=1, may_send=lambda *_: may_send[0], clock=clock)
+    for parcel in singles(3, check_ms=NOW + 5000):
+        lane.send(parcel)
+    may_send[0] = why == "time"
+    line.reply(body=encode_response(Response(code=200)))
+    clock.advance(2001 if why == "time" else 0)
+    lane.step(clock.now_ms())
+    assert line.calls == []
+    assert [delivery.tried for delivery in delivered] == [True, False, False]
+    assert not any(lane.is_held(run_id) for run_id in (1, 2, 3))
+    # and what comes then finds its turn
+    may_send[0] = True
+    lane.send(singles(1, check_ms=NOW + 9000)[0])
+    assert len(line.calls) == 1
+
+
+@pytest.mark.parametrize(("own", "has_source", "told"), [("run", True, "job"), (None, True, ""), ("run", False, "")])
 def test_the_jobs_own_parameter_goes_beside_that_of_the_run_if_its_code_is_its_source(
     own: str | None, has_source: bool, told: str
 ) -> None:
     """BEAN-5: an executor that merges parameters gets both; for others nothing is added."""
-    shard = Shard(
-        run=make_run(1, param=own), job=make_job(param="job"), executor=make_executor(instance="instance-1")
-    )
-    source = GlueVersion(
-        job_id=1, number=1, glue_type="PACKAGE", source="{}", author="", remark="", created_ms=NOW
-    )
+    shard = Shard(run=make_run(1, param=own), job=make_job(param="job"), executor=make_executor(instance="instance-1"))
+    source = GlueVersion(job_id=1, number=1, glue_type="PACKAGE", source="{}", author="", remark="", created_ms=NOW)
     request = trigger_request(shard, source if has_source else None)
     assert (request.param, request.job_param) == (own or "job", told)
     sizes = [Sizes({shard.job.id: source} if has_source else {}).of(shard.run, shard.job)]

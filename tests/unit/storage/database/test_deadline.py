@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from xwheel.storage.database.deadline import Deadlines, Watched
+from xwheel.storage.database.deadline import TRUSTED_S, Deadlines, Watched
 from xwheel.storage.database.engine import Database
 
 PATIENCE_S = 30
@@ -82,9 +82,7 @@ def test_one_that_is_forgotten_while_another_is_shut_is_left_alone(wires: tuple[
     assert len(shut) == 1
 
 
-def test_an_error_in_the_watch_ends_no_deadline(
-    wires: tuple[Wire, Wire], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_error_in_the_watch_ends_no_deadline(wires: tuple[Wire, Wire], caplog: pytest.LogCaptureFixture) -> None:
     deadlines = Deadlines(PATIENCE_S)
     broken, other = wires
     for wire in wires:
@@ -154,9 +152,7 @@ def test_who_waits_while_the_database_is_closed_waits_no_longer_than_else(wires:
     assert deadlines.services == ()
 
 
-def test_a_statement_is_waited_for_no_longer_than_all_the_work_of_its_thread(
-    wires: tuple[Wire, Wire],
-) -> None:
+def test_a_statement_is_waited_for_no_longer_than_all_the_work_of_its_thread(wires: tuple[Wire, Wire]) -> None:
     deadlines = Deadlines(PATIENCE_S)
     wire, _ = wires
     deadlines._watch(wire)
@@ -167,9 +163,7 @@ def test_a_statement_is_waited_for_no_longer_than_all_the_work_of_its_thread(
         wire.answer.until_s = math.inf
 
 
-def test_a_connection_begins_another_watch_where_the_one_that_is_there_does_not_run(
-    wires: tuple[Wire, Wire],
-) -> None:
+def test_a_connection_begins_another_watch_where_the_one_that_is_there_does_not_run(wires: tuple[Wire, Wire]) -> None:
     """As in a forked process, which has the object and not its thread."""
     deadlines = Deadlines(PATIENCE_S)
     deadlines._watch(wires[0])
@@ -187,3 +181,24 @@ def test_an_inner_block_does_not_outlast_the_outer_one() -> None:
     with deadlines.limited(60_000, None), deadlines.limited(3_000_000, None):
         assert deadlines.left_s() <= 60
     assert deadlines.left_s() == 3600
+
+
+def test_a_connection_is_trusted_for_a_moment_unless_something_waits_to_be_read(
+    wires: tuple[Wire, Wire], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr("xwheel.storage.database.deadline.time.monotonic", lambda: now_s)
+    deadlines = Deadlines(PATIENCE_S)
+    for wire in wires:
+        deadlines._watch(wire)
+        assert wire.answer is not None
+        assert not wire.answer.is_trusted()  # it was not used yet
+        wire.answer.expect()
+        assert wire.answer.is_trusted()
+    ended, idle = wires
+    ended.far.close()
+    assert ended.answer is not None
+    assert not ended.answer.is_trusted()
+    now_s += TRUSTED_S
+    assert idle.answer is not None
+    assert not idle.answer.is_trusted()

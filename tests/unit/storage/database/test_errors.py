@@ -102,12 +102,7 @@ def _postgresql(words: str, state: str | None = None) -> DBAPIError:
         (_mariadb(1820, "You must SET PASSWORD"), MARIADB, DatabaseRefusedError, "let us in: You must"),
         (_mariadb(1040, "Too many connections"), MARIADB, DatabaseUnreachableError, "no connection left"),
         (_mariadb(1053, "Server shutdown"), MARIADB, DatabaseUnreachableError, "not reachable now"),
-        (
-            _mariadb(2003, "x", TimeoutError()),
-            MARIADB,
-            DatabaseUnreachableError,
-            "no answer from db.example:3306",
-        ),
+        (_mariadb(2003, "x", TimeoutError()), MARIADB, DatabaseUnreachableError, "no answer from db.example:3306"),
         (_mariadb(1665, "BINLOG_FORMAT"), MARIADB, DatabaseRefusedError, "set binlog_format to MIXED"),
         (
             _mariadb(1030, 'Got error 28 "No space left on device" from storage engine InnoDB'),
@@ -115,12 +110,7 @@ def _postgresql(words: str, state: str | None = None) -> DBAPIError:
             DatabaseRefusedError,
             "disk of the database at db.example:3306 is full",
         ),
-        (
-            _mariadb(1049, "Unknown"),
-            MARIADB,
-            DatabaseRefusedError,
-            "CREATE DATABASE `shop-2` CHARACTER SET utf8mb4",
-        ),
+        (_mariadb(1049, "Unknown"), MARIADB, DatabaseRefusedError, "CREATE DATABASE `shop-2` CHARACTER SET utf8mb4"),
         (_mariadb(1142, "INSERT denied"), MARIADB, DatabaseRefusedError, "UPDATE, DELETE ON `shop-2`.*"),
         (_mariadb(2013, f"odd {SECRET}\nthing"), MARIADB, DatabaseUnreachableError, "odd *** thing"),
         (
@@ -144,20 +134,19 @@ def _postgresql(words: str, state: str | None = None) -> DBAPIError:
         (_postgresql("connection timeout expired"), POSTGRESQL, DatabaseUnreachableError, "no answer"),
         (_postgresql("FATAL:  das System hebt an"), POSTGRESQL, DatabaseUnreachableError, "hebt an"),
         (_postgresql("could not extend file", "53100"), POSTGRESQL, DatabaseRefusedError, "make room"),
+        (_postgresql("denied for table job", "42501"), POSTGRESQL, DatabaseRefusedError, "must own the database"),
+        (_postgresql("terminating connection", "57P01"), POSTGRESQL, DatabaseUnreachableError, "terminating"),
         (
-            _postgresql("denied for table job", "42501"),
+            _postgresql("transaction blocks not allowed in statement pooling mode", "08P01"),
             POSTGRESQL,
             DatabaseRefusedError,
-            "must own the database",
+            "let us in: transaction",
         ),
-        (_postgresql("terminating connection", "57P01"), POSTGRESQL, DatabaseUnreachableError, "terminating"),
         (_postgresql("cannot execute UPDATE", "25006"), POSTGRESQL, DatabaseReadOnlyError, "is read-only"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_an_error_becomes_one_line_that_helps(
-    error: DBAPIError, url: URL, kind: type[XwheelError], words: str
-) -> None:
+def test_an_error_becomes_one_line_that_helps(error: DBAPIError, url: URL, kind: type[XwheelError], words: str) -> None:
     told = explain(error, url)
     assert type(told) is kind
     assert words in str(told)
@@ -197,7 +186,7 @@ def test_only_a_connection_that_breaks_at_commit_leaves_it_unknown(
     error: DBAPIError, phase: outage.Phase, kind: type[XwheelError]
 ) -> None:
     error.connection_invalidated = True
-    assert type(outage.translate(error, phase, MARIADB)) is kind
+    assert type(outage.translate(error, phase, MARIADB, write=True)) is kind
 
 
 def test_a_lost_race_for_a_lock_is_worth_another_try() -> None:
@@ -207,7 +196,10 @@ def test_a_lost_race_for_a_lock_is_worth_another_try() -> None:
         *(_postgresql("x", state) for state in ("40001", "40P01", "55P03")),
     ):
         assert outage.is_retryable(error)
-        assert outage.translate(error, outage.Phase.WORK, MARIADB) is None
+        assert outage.translate(error, outage.Phase.WORK, MARIADB, write=True) is None
+        # a reader waits for no row, so it waited for its server: an outage like others
+        told = outage.translate(error, outage.Phase.WORK, MARIADB, write=False)
+        assert type(told) is DatabaseUnreachableError
     assert not outage.is_retryable(_mariadb(1062, "Duplicate entry"))
 
 
@@ -219,12 +211,8 @@ def test_missing_packages_and_unknown_options_are_named() -> None:
         reach(odd)
 
 
-@pytest.mark.parametrize(
-    "form", ["mysql+pymysql://ada@127.0.0.1:{}/x", "postgresql+psycopg://ada@127.0.0.1:{}/x"]
-)
-def test_a_server_that_takes_connections_and_is_silent_is_given_up(
-    monkeypatch: pytest.MonkeyPatch, form: str
-) -> None:
+@pytest.mark.parametrize("form", ["mysql+pymysql://ada@127.0.0.1:{}/x", "postgresql+psycopg://ada@127.0.0.1:{}/x"])
+def test_a_server_that_takes_connections_and_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     monkeypatch.setattr(address, "CONNECT_TIMEOUT_S", 2)  # the least that libpq takes
     with socket.create_server(("127.0.0.1", 0)) as silent:
         db = Database(form.format(silent.getsockname()[1]))
@@ -321,9 +309,7 @@ def test_a_part_is_done_again_after_another_look_at_the_server(monkeypatch: pyte
     assert looks == [start] * 4
 
 
-def test_the_time_to_wait_begins_with_each_failure_and_not_with_the_start(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_time_to_wait_begins_with_each_failure_and_not_with_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """A start that takes long while its database is there is not given up; each outage has the whole time."""
     server = _Server(monkeypatch, [])
     start = server.start(10)
@@ -342,9 +328,7 @@ def test_the_time_to_wait_begins_with_each_failure_and_not_with_the_start(
 
 
 @pytest.mark.parametrize("error", [DatabaseRefusedError("no right"), ConfigError("a port"), KeyError("x")])
-def test_what_waiting_does_not_help_ends_a_part_at_once(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_what_waiting_does_not_help_ends_a_part_at_once(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     server = _Server(monkeypatch, [])
     start = server.start(60)
 

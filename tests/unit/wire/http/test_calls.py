@@ -23,7 +23,7 @@ TOKEN = "a-token-of-some-length"
 
 @pytest.fixture
 def client() -> Iterator[MultiClient]:
-    client = MultiClient(token=TOKEN, app_name="demo", max_in_flight=4)
+    client = MultiClient(max_in_flight=4)
     yield client
     client.close()
 
@@ -37,8 +37,9 @@ def collect(client: MultiClient, count: int) -> list[HttpResult]:
     raise AssertionError(f"only {len(results)} of {count} results")
 
 
-def call(url: str, key: object = 1, **options: object) -> HttpCall:
-    return HttpCall(key=key, url=url, body=b'{"jobId":1}', **options)  # type: ignore[arg-type]
+def call(url: str, key: object = 1, *, app_name: str = "demo", **options: object) -> HttpCall:
+    body = b'{"jobId":1}'
+    return HttpCall(key=key, url=url, body=body, token=TOKEN, app_name=app_name, **options)  # type: ignore[arg-type]
 
 
 def test_an_answer_comes_back_and_headers_go_out(client: MultiClient) -> None:
@@ -93,7 +94,7 @@ def test_silence_after_the_request_means_it_may_have_arrived(client: MultiClient
         for _ in range(first):
             client.submit(call(peer.url))
             collect(client, 1)
-        client.submit(call(peer.url, timeout_ms=150))
+        client.submit(call(peer.url, timeout_ms=1000))
         (result,) = collect(client, 1)
     assert (result.status, result.sent) == (0, True)
     assert result.cost_ms >= 100
@@ -155,8 +156,9 @@ def test_redirects_are_not_followed(client: MultiClient) -> None:
     ],
     ids=["length said", "chunked"],
 )
-def test_large_answers_are_refused(large: bytes) -> None:
-    client = MultiClient(token=TOKEN, max_answer=1000)
+def test_large_answers_are_refused(large: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xwheel.wire.http.curl.MAX_ANSWER", 1000)
+    client = MultiClient()
     try:
         with Peer(lambda *_: large) as peer:
             client.submit(call(peer.url))
@@ -196,14 +198,11 @@ def test_post_returns_the_envelope_whatever_its_code() -> None:
 def test_post_tells_refusal_silence_and_absence_apart() -> None:
     with Peer(lambda *_: answer("404 Not Found")) as peer, pytest.raises(ExecutorRefusedError, match="404"):
         post(peer.url, b"{}", token=TOKEN)
-    with (
-        Peer(lambda *_: answer("502 Bad Gateway")) as peer,
-        pytest.raises(ExecutorUnreachableError) as gateway,
-    ):
+    with Peer(lambda *_: answer("502 Bad Gateway")) as peer, pytest.raises(ExecutorUnreachableError) as gateway:
         post(peer.url, b"{}", token=TOKEN)
     assert gateway.value.sent
     with Peer(lambda *_: b"") as peer, pytest.raises(ExecutorUnreachableError) as silent:
-        post(peer.url, b"{}", token=TOKEN, timeout_s=0.1)
+        post(peer.url, b"{}", token=TOKEN, timeout_s=1)
     assert silent.value.sent
     for url in (f"http://127.0.0.1:{free_port()}", "http://no-such-host.invalid"):
         with pytest.raises(ExecutorUnreachableError) as absent:

@@ -84,12 +84,7 @@ def test_a_node_for_its_own_machine_takes_executors_there_and_nothing_else_speci
 
 def test_a_setting_allows_networks_and_a_metadata_service_only_by_its_address() -> None:
     policy = networks("0.0.0.0", "127.0.0.0/8", "169.254.0.0/16", "100.100.100.200/32")
-    for address in (
-        "http://127.0.0.1:1",
-        "http://localhost:1",
-        "http://169.254.7.7:1",
-        "http://100.100.100.200:1",
-    ):
+    for address in ("http://127.0.0.1:1", "http://localhost:1", "http://169.254.7.7:1", "http://100.100.100.200:1"):
         policy.check(normalise_address(address))
     for address in ("http://169.254.169.254:80", "http://[::1]:1", "http://[::ffff:127.0.0.1]:1"):
         with pytest.raises(WireError):
@@ -159,9 +154,7 @@ def test_a_guarded_call_opens_one_connection_and_leaves_no_descriptor(peer: Peer
     allowed = networks("127.0.0.1").refusal
     url = f"http://127.0.0.1:{peer.port}/run"
     with pytest.raises(ExecutorUnreachableError):
-        post(
-            url, b"{}", token="", timeout_s=0.2, guard=allowed
-        )  # the first call makes curl's own descriptors
+        post(url, b"{}", token="", timeout_s=0.2, guard=allowed)  # the first call makes curl's own descriptors
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
         with pytest.raises(ExecutorUnreachableError) as caught:

@@ -67,9 +67,7 @@ def test_public_addresses_pass(address: str) -> None:
 
 
 @given(st.ip_addresses())
-def test_nothing_passes_that_the_library_calls_special(
-    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
-) -> None:
+def test_nothing_passes_that_the_library_calls_special(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
     if refused_kind(address) is None:
         for kind in ("private", "loopback", "link_local", "reserved", "multicast", "unspecified"):
             assert not getattr(address, f"is_{kind}")

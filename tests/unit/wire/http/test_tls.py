@@ -45,7 +45,7 @@ def files(ca: Path | None, pair: tuple[Path, Path] | None = None) -> TlsFiles:
 
 def answers(url: str, tls: TlsFiles) -> tuple[bool, str]:
     """Return whether both clients get an answer, and the error of the second."""
-    client = MultiClient(token=TOKEN, tls=tls)
+    client = MultiClient(tls=tls)
     try:
         client.submit(call(url))
         (result,) = collect(client, 1)

@@ -10,16 +10,7 @@ import falcon
 
 from xwheel.api.http.body import take_body, take_query
 from xwheel.api.http.resource import Resource, by_name, named, naming, reply, reply_page, view_of
-from xwheel.api.schema.access import (
-    SECRET_BYTES,
-    NewSecretView,
-    SecretChange,
-    SecretCreate,
-    SecretPage,
-    SecretQuery,
-    SecretRotate,
-    SecretView,
-)
+from xwheel.api.schema import access
 from xwheel.errors import HiddenError
 from xwheel.model.access import Permission, current_actor
 from xwheel.plugin.resources import Operation
@@ -44,45 +35,37 @@ class _Recorded(Resource):
         """Return how many live executors are called with each secret."""
         return Counter(item.secret_id for item in self.registry.all(self.clock.now_ms()))
 
-    def _record(
-        self, conn: Connection, action: str, before: StoredSecret | None, after: StoredSecret | None
-    ) -> None:
+    def _record(self, conn: Connection, action: str, before: StoredSecret | None, after: StoredSecret | None) -> None:
         found = after or before
         assert found is not None  # noqa: S101 - there is one before or after
-        self.audit.record(
-            conn, action, "secret", found.name, group_id=found.group_id, before=before, after=after
-        )
+        self.audit.record(conn, action, "secret", found.name, group_id=found.group_id, before=before, after=after)
 
 
 class Secrets(_Recorded):
     """``/secrets``."""
 
-    @Operation({200: SecretPage}, query=SecretQuery)
+    @Operation({200: access.SecretPage}, query=access.SecretQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List executor secrets by name, without their values."""
-        query = take_query(req, SecretQuery)
+        query = take_query(req, access.SecretQuery)
         with self.db.read() as conn:
             known = executor_secrets.list_secrets(conn)
         groups = groups_among(current_actor().grants.groups_with(Permission.ADMIN), query.group_id)
-        found = by_name(
-            (item for item in known if groups is None or item.group_id in groups), after=query.after
-        )
+        found = by_name((item for item in known if groups is None or item.group_id in groups), after=query.after)
         view = partial(_view, users=self.users())
-        reply_page(resp, SecretPage, view, found, query.limit, key="name")
+        reply_page(resp, access.SecretPage, view, found, query.limit, key="name")
 
-    @Operation({201: NewSecretView}, body=SecretCreate, problems=("conflict",))
+    @Operation({201: access.NewSecretView}, body=access.SecretCreate, problems=("conflict",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Make a secret; its value is in this answer and never again."""
-        body = take_body(req, SecretCreate, self._limit)
-        value = token_urlsafe(SECRET_BYTES)
+        body = take_body(req, access.SecretCreate, self._limit)
+        value = token_urlsafe(access.SECRET_BYTES)
         keys, now_ms = self.secrets.keys, self.clock.now_ms()
         with naming("group_id", "group"):
             current_actor().need(Permission.ADMIN, body.group_id, "group", body.group_id)
 
             def work(conn: Connection) -> StoredSecret:
-                made = executor_secrets.insert_secret(
-                    conn, body.name, value, keys, now_ms, group_id=body.group_id
-                )
+                made = executor_secrets.insert_secret(conn, body.name, value, keys, now_ms, group_id=body.group_id)
                 self._record(conn, "secret.create", None, made)
                 return made
 
@@ -94,7 +77,7 @@ class Secrets(_Recorded):
 class Secret(_Recorded):
     """``/secrets/{name}``."""
 
-    @Operation({200: SecretView}, problems=("not-found", "invalid-field"))
+    @Operation({200: access.SecretView}, problems=("not-found", "invalid-field"))
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Return a secret, without its value."""
         wanted = named(name)
@@ -102,11 +85,11 @@ class Secret(_Recorded):
             found = _own(conn, wanted)
         reply(resp, _view(found, self.users()))
 
-    @Operation({200: SecretView}, body=SecretChange, problems=("not-found", "invalid-field"))
+    @Operation({200: access.SecretView}, body=access.SecretChange, problems=("not-found", "invalid-field"))
     def on_patch(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Set when a secret ends; executors that have it then are no longer live."""
         wanted = named(name)
-        in_s = take_body(req, SecretChange, self._limit).expires_in_s
+        in_s = take_body(req, access.SecretChange, self._limit).expires_in_s
         expires_ms = None if in_s is None else self.clock.now_ms() + 1000 * in_s
 
         def work(conn: Connection) -> StoredSecret:
@@ -133,12 +116,14 @@ class Secret(_Recorded):
         self.secrets.look()
         resp.status = 204
 
-    @Operation({201: NewSecretView}, body=SecretRotate, problems=("not-found", "conflict", "invalid-field"))
+    @Operation(
+        {201: access.NewSecretView}, body=access.SecretRotate, problems=("not-found", "conflict", "invalid-field")
+    )
     def on_post_rotate(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Make the next secret of the same group, and let this one end later."""
         wanted = named(name)
-        body = take_body(req, SecretRotate, self._limit)
-        value = token_urlsafe(SECRET_BYTES)
+        body = take_body(req, access.SecretRotate, self._limit)
+        value = token_urlsafe(access.SECRET_BYTES)
         keys, now_ms = self.secrets.keys, self.clock.now_ms()
 
         def work(conn: Connection) -> StoredSecret:
@@ -156,21 +141,16 @@ class Secret(_Recorded):
 
 
 def _own(conn: Connection, name: str) -> StoredSecret:
-    """Return a secret of a group whose secrets the caller may change.
-
-    Raises:
-        NotFoundError: There is none of this name, or it is of another group.
-    """
     found = executor_secrets.get_secret(conn, name)
     if not current_actor().grants.allows(Permission.ADMIN, found.group_id):
         raise HiddenError("executor secret", name)
     return found
 
 
-def _view(item: StoredSecret, users: Counter[int | None]) -> SecretView:
-    return view_of(SecretView, item, encrypted=not is_plain(item.sealed), executors=users[item.id])
+def _view(item: StoredSecret, users: Counter[int | None]) -> access.SecretView:
+    return view_of(access.SecretView, item, encrypted=not is_plain(item.sealed), executors=users[item.id])
 
 
 def _reply_new(resp: falcon.Response, made: StoredSecret, value: str) -> None:
     resp.location = f"/api/v1/secrets/{made.name}"
-    reply(resp, view_of(NewSecretView, made, secret=value), 201)
+    reply(resp, view_of(access.NewSecretView, made, secret=value), 201)

@@ -12,7 +12,7 @@ from tests.unit.api.test_pages import API, table_of
 from xwheel.api.schema.access import NewTokenView, TokenCreate
 from xwheel.api.schema.messages import NameQuery
 from xwheel.errors import ConflictError
-from xwheel.node.first_secrets import ManagementToken
+from xwheel.node.first_secrets import make_management_token
 from xwheel.storage.access import tokens
 
 
@@ -151,14 +151,14 @@ def test_there_is_a_bound(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_start_makes_a_token_only_if_there_is_none(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    ManagementToken(api.parts.audit, 1, said.append).ensure(api.db)
+    make_management_token(api.parts.audit, 1, said.append).ensure(api.db)
     assert said == []
     api.db.transaction(lambda conn: tokens.replace_token(conn, "tests", TOKEN, 1))
     with api.db.write() as conn:
         conn.execute(tokens.api_token.delete())
     group = api.group("orders")
     api.db.transaction(lambda conn: tokens.insert_token(conn, "first", "a-token", 1, group_id=group))
-    ManagementToken(api.parts.audit, 7, said.append).ensure(api.db)
+    make_management_token(api.parts.audit, 7, said.append).ensure(api.db)
     assert sorted(row[1] for row in api.rows()["api_token"]) == ["first", "first-7"]
     api.clock.advance(1000)
     assert enter(api, said[0].split()[-1]).status_code == 200
@@ -170,7 +170,7 @@ def test_a_start_makes_a_token_only_if_there_is_none(api: Api, monkeypatch: pyte
     with api.db.write() as conn:
         conn.execute(tokens.api_token.delete())
     monkeypatch.setattr(tokens, "insert_token", late)
-    ManagementToken(api.parts.audit, 7, said.append).ensure(api.db)
+    make_management_token(api.parts.audit, 7, said.append).ensure(api.db)
     assert len(said) == 1
 
 

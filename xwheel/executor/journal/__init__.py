@@ -1,1 +1,0 @@
-"""The executor's memory on disk: ``journal`` says what is written when, ``statements`` how."""
