@@ -36,7 +36,16 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 export REQUIRE_SERVERS
 
-PYTEST := $(BIN)/python -m pytest -q
+# every command of a stage has a clock; 'make check', 'make test', 'make gate' and .ci/run print at their end what each took
+BEGUN ?= $(shell date +%s)
+BEGUN := $(BEGUN)
+export BEGUN
+STAGES := $(PYTHON) $(CURDIR)/tests/support/stages.py
+STAGE = $(STAGES) run $@
+# so many failed tests do not end .ci/run: it runs them once more at its end ('make judge')
+AGAIN ?= 0
+TESTS = $(STAGES) run --again $(AGAIN) $@
+PYTEST = $(TESTS) $(BIN)/python -m pytest -q
 # what is there without the compiled ring
 TWIN := tests/ring tests/unit/scheduler/fire/test_tick.py tests/component/scheduler/fire/test_stages.py
 # what only an installed wheel can get wrong: compiled code, entry points, migrations, files of templates and pages
@@ -49,7 +58,7 @@ ALONE = tests/test_core_alone.py $(shell grep -rLE --include='test_*.py' 'xwheel
 	tests/ring tests/unit tests/component/cli tests/component/node tests/component/api/plugins \
 	tests/component/api/v1/test_plugins.py)
 
-.PHONY: run check test collect homes twin sizes generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
+.PHONY: run judge check test collect homes twin sizes generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
 	mutants bench clean
 
 # stages that run at once; the output of each is shown when it ends
@@ -60,26 +69,33 @@ run: $(NODE)
 
 # while one works: lint, types of the core, and the tests that need neither database, server nor process
 check: $(TOOLS) lint
-	$(BIN)/mypy
+	$(STAGE) $(BIN)/mypy
 	$(PYTEST) -n 2 --dist worksteal -m 'not long and not processes' tests/unit tests/ring tests/contract tests/mutants \
 		tests/test_layers.py tests/test_docs.py tests/test_public_api.py $(ARGS)
+	@$(STAGES) table
 
 # all that a change must pass, but for what 'gate' runs
 test: $(READY)
 	+$(SIDE_BY_SIDE) 3 homes lint collect
 	$(PYTEST) -n $(JOBS) --dist worksteal -m 'not long' $(ARGS)
 	+$(SIDE_BY_SIDE) 2 types twin
+	@$(STAGES) table
+
+# the end of .ci/run: tests that failed once run again, one after the other
+judge:
+	@$(STAGES) judge
+	@$(STAGES) table
 
 # rewrites the tests' assertions once, which each worker would do for itself
 collect: $(READY)
-	@$(PYTEST) --collect-only -m 'not long' | tail -1
+	@$(STAGE) $(BIN)/python -m pytest -q --collect-only -m 'not long' | tail -1
 
 twin: $(READY)
-	XWHEEL_NO_EXTENSIONS=1 $(PYTEST) -n $(SUITE_JOBS) -m 'not long' $(TWIN)
+	$(TESTS) env XWHEEL_NO_EXTENSIONS=1 $(BIN)/python -m pytest -q -n $(SUITE_JOBS) -m 'not long' $(TWIN)
 
 # the core by itself, as 'xwheel[core-server]' installs it
 core: $(CORE)
-	CORE_ALONE=1 $(VENV)/core/bin/python -m pytest -q -n $(SUITE_JOBS) --dist worksteal -m 'not long' $(ALONE)
+	$(TESTS) env CORE_ALONE=1 $(VENV)/core/bin/python -m pytest -q -n $(SUITE_JOBS) --dist worksteal -m 'not long' $(ALONE)
 
 # lines of the core by room, to look at: no test depends on them
 sizes:
@@ -104,6 +120,7 @@ gate: $(READY)
 	+$(SIDE_BY_SIDE) 3 plugins on-postgresql on-mariadb docs wheel stubs core
 	+$(SIDE_BY_SIDE) 3 console soak mutants SAMPLE=$(MISTAKES)
 	+$(SIDE_BY_SIDE) 2 long on-postgresql on-mariadb MARK='long and not nightly'
+	@$(STAGES) table
 
 long: $(READY)
 	$(PYTEST) -n $(JOBS) --dist loadfile -m 'long and not nightly'
@@ -128,22 +145,22 @@ nightly: $(READY)
 # tests that depend on the database, again on a server
 MARK := not long
 on-%: $(READY)
-	$(BIN)/python -m tests.support.backends $* -q -n $(SUITE_JOBS) --dist worksteal -m '$(MARK)'
+	$(TESTS)' $(MARK)' $(BIN)/python -m tests.support.backends $* -q -n $(SUITE_JOBS) --dist worksteal -m '$(MARK)'
 
 lint: $(TOOLS)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/cython-lint --max-line-length 120 xwheel/_ring.pyx xwheel/_timer.pyx
-	$(BIN)/codespell xwheel plugins tests docs benchmarks *.md changelog.d
+	$(STAGE) $(BIN)/ruff check .
+	$(STAGE) $(BIN)/ruff format --check .
+	$(STAGE) $(BIN)/cython-lint --max-line-length 120 xwheel/_ring.pyx xwheel/_timer.pyx
+	$(STAGE) $(BIN)/codespell xwheel plugins tests docs benchmarks *.md changelog.d
 
 # the core and all plugins at once
 types: $(ALL)
-	MYPYPATH=$$(echo plugins/* | tr ' ' :) $(BIN)/mypy --python-executable $(VENV)/all/bin/python \
+	$(STAGE) env MYPYPATH=$$(echo plugins/* | tr ' ' :) $(BIN)/mypy --python-executable $(VENV)/all/bin/python \
 		xwheel tests/typing $(foreach plugin,$(PLUGINS),plugins/$(plugin)/xwheel_$(plugin))
 
 # the compiled ring is what its stub says
 stubs: $(READY)
-	$(BIN)/stubtest --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest.txt xwheel._ring xwheel._timer
+	$(STAGE) $(BIN)/stubtest --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest.txt xwheel._ring xwheel._timer
 
 # the sources and the wheel as they would be published: what is in the wheel, the first steps with nothing but what it
 # asks for, then the tests of what only an installed wheel gets wrong, with the tools of the core's environment: its path
@@ -151,18 +168,18 @@ stubs: $(READY)
 wheel: $(READY)
 	rm -rf build/wheel
 	mkdir -p build/wheel
-	XWHEEL_REQUIRE_EXTENSIONS=1 $(BIN)/python -m build --no-isolation --outdir build/wheel/dist > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
+	$(STAGE) env XWHEEL_REQUIRE_EXTENSIONS=1 $(BIN)/python -m build --no-isolation --outdir build/wheel/dist > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
 	for plugin in $(SERVER); do \
-		$(BIN)/python -m build --no-isolation --wheel --outdir build/wheel/plugins plugins/$$plugin > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }; \
+		$(STAGE) $(BIN)/python -m build --no-isolation --wheel --outdir build/wheel/plugins plugins/$$plugin > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }; \
 	done
 	$(BIN)/python -m tests.support.wheel_files build/wheel/dist/*.whl build/wheel/plugins/*.whl
 	$(PYTHON) -m venv build/wheel/venv
-	build/wheel/venv/bin/pip install --quiet --disable-pip-version-check --find-links build/wheel/plugins "$$(echo build/wheel/dist/*.whl)[server]"
-	cd build/wheel && venv/bin/xwheel quickstart --seconds 5 --data-dir data
+	$(STAGE) build/wheel/venv/bin/pip install --quiet --disable-pip-version-check --find-links build/wheel/plugins "$$(echo build/wheel/dist/*.whl)[server]"
+	cd build/wheel && $(STAGE) venv/bin/xwheel quickstart --seconds 5 --data-dir data
 	cp -r tests docs pyproject.toml build/wheel
 	cp --parents plugins/*/xwheel_*/__init__.py plugins/*/xwheel_*/command.py build/wheel # commands that pages name
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > "$$(echo build/wheel/venv/lib/python3*/site-packages)/tools.pth"
-	cd build/wheel && XWHEEL_REQUIRE_EXTENSIONS=1 venv/bin/python -m pytest -q -n $(SUITE_JOBS) -m 'not long' $(INSTALLED)
+	cd build/wheel && $(TESTS) env XWHEEL_REQUIRE_EXTENSIONS=1 venv/bin/python -m pytest -q -n $(SUITE_JOBS) -m 'not long' $(INSTALLED)
 
 homes: $(HOMES) $(ALL)
 
@@ -173,31 +190,31 @@ plugins: test-glue_script $(filter-out test-console,$(TESTED:%=test-%))
 console: console-itself pages-job_package pages-cluster_zookeeper pages-cells
 
 console-itself: $(VENV)/plugins/console/.ready $(NPM)
-	cd plugins/console && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n 3 --dist loadfile
+	cd plugins/console && $(TESTS) $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n 3 --dist loadfile
 
 pages-%: $(VENV)/plugins/console/.ready
-	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile tests/pages
+	cd plugins/$* && $(TESTS) $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile tests/pages
 
 # suites of more than some seconds, for which further processes pay
 WIDE := job_package glue_script cluster_zookeeper log_s3 log_sql
 # of the suite that has tests for the night
 NIGHT := not nightly
 test-%: $(VENV)/plugins/%/.ready
-	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q $(if $(filter $*,cluster_zookeeper),-m '$(NIGHT)') $(if $(filter $*,$(WIDE)),-n $(SUITE_JOBS) --dist loadfile)
+	cd plugins/$* && $(TESTS) $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q $(if $(filter $*,cluster_zookeeper),-m '$(NIGHT)') $(if $(filter $*,$(WIDE)),-n $(SUITE_JOBS) --dist loadfile)
 
 # what the console's libraries were built from: a test builds them again and compares
 $(NPM): plugins/console/vendor/package-lock.json
-	cd plugins/console/vendor && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	cd plugins/console/vendor && $(STAGES) run npm npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	touch $@
 
 # random faults from seeds, while jobs fire: nothing may be lost, run twice or be stuck
 soak: $(READY)
-	$(BIN)/python -m tests.faults.soak --seeds $(SEEDS) --seconds $(SECONDS) $(ARGS)
+	$(STAGE) $(BIN)/python -m tests.faults.soak --seeds $(SEEDS) --seconds $(SECONDS) $(ARGS)
 
 # mistakes made on purpose in copies of the tree, one at a time: the tests next to the code must notice them;
 # 'make mutants ARGS=TEXT' makes those with the text in their file or reason
 mutants: $(READY) $(HOMES)
-	$(BIN)/python -m tests.mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
+	$(STAGE) $(BIN)/python -m tests.mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
 
 # xwheel with one guard taken out: the faults and the verdict must catch each such mutant
 soak-mutants: $(READY)
@@ -213,7 +230,7 @@ bench: $(READY) $(HOMES)
 
 # the pages as a site, in build/docs; any warning fails
 docs: $(READY)
-	$(BIN)/sphinx-build -E -W -n -q --keep-going -d build/doctrees docs build/docs
+	$(STAGE) $(BIN)/sphinx-build -E -W -n -q --keep-going -d build/doctrees docs build/docs
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info xwheel/*.c xwheel/*.cpp xwheel/*.so
@@ -249,7 +266,7 @@ sees = $(BIN)/python -m venv --clear --without-pip $(@D) && for home in $1; do \
 $(foreach plugin,$(PLUGINS),$(eval $(VENV)/plugins/$(plugin)/.ready: $(patsubst %,$(VENV)/plugins/%/.ready,$(call needs,$(plugin)))))
 $(HOMES): $(VENV)/plugins/%/.ready: $(PROJECTS) $(READY)
 	$(call sees,$(VENV) $(patsubst %,$(VENV)/plugins/%,$(call needs,$*)))
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check \
+	$(STAGES) run homes env PYTHONWARNINGS=ignore $(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check \
 		--no-build-isolation --editable 'plugins/$*[dev]'
 	touch $@
 
