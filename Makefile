@@ -36,6 +36,9 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 export REQUIRE_SERVERS
 
+# imports half of schemathesis, a second of each process of tests; the tests that need it import what they use
+export PYTEST_ADDOPTS := -p no:schemathesis -p no:anyio
+
 # every command of a stage has a clock; 'make check', 'make test', 'make gate' and .ci/run print at their end what each took
 BEGUN ?= $(shell date +%s)
 BEGUN := $(BEGUN)
@@ -54,11 +57,11 @@ INSTALLED := tests/ring tests/unit/builtin/test_contracts.py tests/unit/plugin/t
 
 # what could need a plugin and must not: discovery, registries, the API's description, commands, the start of a node. Files
 # that name our distributions, all commands or benchmarks, test those too
-ALONE = tests/test_core_alone.py $(shell grep -rLE --include='test_*.py' 'xwheel_($(subst $() ,|,$(SERVER)))|tests.product|support.commands|bare_app|from benchmarks' \
-	tests/ring tests/unit tests/component/cli tests/component/node tests/component/api/plugins \
+ALONE = tests/test_core_alone.py $(shell grep -rLE --include='test_*.py' 'xwheel_($(subst $() ,|,$(SERVER)))|tests.product|support.commands|bare_app|from benchmarks|stages.py' \
+	tests/unit tests/component/cli tests/component/node tests/component/api/plugins \
 	tests/component/api/v1/test_plugins.py)
 
-.PHONY: run judge check test collect homes twin sizes generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
+.PHONY: run judge midnight check test collect homes twin sizes generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
 	mutants bench clean
 
 # stages that run at once; the output of each is shown when it ends
@@ -134,6 +137,7 @@ nightly: $(READY)
 	$(PYTEST) -n $(SUITE_JOBS) --dist loadfile -m nightly --deselect tests/faults/test_many_leases.py
 	$(PYTEST) -m nightly tests/faults/test_many_leases.py # 64 nodes in one process keep time only by themselves
 	+$(SIDE_BY_SIDE) 2 on-postgresql on-mariadb MARK=nightly
+	$(MAKE) --no-print-directory midnight
 	$(MAKE) --no-print-directory test-cluster_zookeeper NIGHT=nightly
 	cd plugins/console && CONSOLE_RUNS=1000000 $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q tests/test_requests.py
 	$(MAKE) --no-print-directory mutants
@@ -141,6 +145,11 @@ nightly: $(READY)
 	for backend in postgresql-pair mariadb-galera; do \
 		$(MAKE) --no-print-directory soak SEEDS=10 ARGS="--backend $$backend" || exit 1; done
 	$(MAKE) --no-print-directory soak-mutants
+
+# the tests of 'make test' two minutes before a month ends, but for those whose clocks would take the place of that one
+midnight: $(READY)
+	$(TESTS) $(BIN)/python -m tests.support.month_end $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m 'not long' \
+		--ignore tests/faults/test_injectors_clocks.py $(ARGS)
 
 # tests that depend on the database, again on a server
 MARK := not long
@@ -169,9 +178,8 @@ wheel: $(READY)
 	rm -rf build/wheel
 	mkdir -p build/wheel
 	$(STAGE) env XWHEEL_REQUIRE_EXTENSIONS=1 $(BIN)/python -m build --no-isolation --outdir build/wheel/dist > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
-	for plugin in $(SERVER); do \
-		$(STAGE) $(BIN)/python -m build --no-isolation --wheel --outdir build/wheel/plugins plugins/$$plugin > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }; \
-	done
+	$(STAGE) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--wheel-dir build/wheel/plugins $(SERVER:%=./plugins/%)
 	$(BIN)/python -m tests.support.wheel_files build/wheel/dist/*.whl build/wheel/plugins/*.whl
 	$(PYTHON) -m venv build/wheel/venv
 	$(STAGE) build/wheel/venv/bin/pip install --quiet --disable-pip-version-check --find-links build/wheel/plugins "$$(echo build/wheel/dist/*.whl)[server]"

@@ -54,6 +54,7 @@ def use_up_files(db: Database) -> None:
                 number += 1
 
 
+@pytest.mark.long
 def test_a_node_waits_for_room_and_loses_nothing(narrow: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     url = narrow + "ready"

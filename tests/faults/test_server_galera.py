@@ -85,6 +85,7 @@ def config(member: Member, tmp_path: Path) -> Iterator[Config]:
     member.serve()
 
 
+@pytest.mark.long
 def test_its_connection_is_given_up(member: Member, config: Config) -> None:
     """A proxy before the cluster may give another member then."""
     number = text("SELECT CONNECTION_ID()")
@@ -148,6 +149,7 @@ def test_a_node_waits_for_it_at_its_start(member: Member, config: Config, caplog
     assert all(WORDS in line for line in tries)
 
 
+@pytest.mark.long
 def test_a_member_that_answers_reads_and_takes_no_writes_is_left(cluster: Galera, tmp_path: Path) -> None:
     """A statement that waits there is overdue after the lease's renewal should have been written."""
     settings = {

@@ -108,6 +108,7 @@ def test_a_node_ends_while_its_database_is_away(breakable: CleanDatabases, tmp_p
     assert "Traceback" not in server.said
 
 
+@pytest.mark.long
 def test_a_node_ends_while_its_database_hangs(
     breakable: CleanDatabases, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

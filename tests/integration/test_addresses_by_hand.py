@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import pytest
 from xwheel_devtools.testing.processes import NodeProcess
 from xwheel_devtools.testing.web import WebRequest, WebServer, web_reply
 
@@ -57,6 +58,7 @@ class Stranger:
             assert json.load(answer)["code"] == 200
 
 
+@pytest.mark.long
 def test_its_address_is_entered_and_it_dies_and_comes_back(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "node") as node:
         stranger = Stranger(node)

@@ -59,6 +59,7 @@ def stack() -> Iterator[ExitStack]:
         yield made
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_jobs_of_apscheduler(tmp_path: Path, stack: ExitStack) -> None:
     tutorial = tutorial_of(APSCHEDULER, tmp_path)
@@ -72,6 +73,7 @@ def test_jobs_of_apscheduler(tmp_path: Path, stack: ExitStack) -> None:
     assert done_well(tutorial.type(remind)) == reminded
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_tasks_of_celery(tmp_path: Path, stack: ExitStack) -> None:
     (tmp_path / "celeryconfig.py").write_text(CELERY_CONFIG)

@@ -118,7 +118,7 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recall, "CALL_S", 10.0)  # nodes and executor share one interpreter here
 
 
-@pytest.fixture(params=["mariadb", "postgresql"])
+@pytest.fixture(params=["mariadb", pytest.param("postgresql", marks=pytest.mark.nightly)])
 def two(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     with BACKENDS[request.param]() as base:
         databases = CleanDatabases(base, request.param)
@@ -148,6 +148,7 @@ def test_none_starts_before_it_is_due(one: Site) -> None:
     assert [run.id for run in done if run.accepted_ms is not None and run.accepted_ms < run.due_ms] == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("ahead")
 def test_a_stop_on_any_node_takes_back_what_is_not_due(two: Site) -> None:
     two.start()

@@ -30,6 +30,7 @@ def tutorial(tmp_path: Path) -> Iterator[Tutorial]:
     made.close()
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_u8_five_lines_and_asyncio(tutorial: Tutorial) -> None:
     hello, look, loop, *_ = tutorial.shells

@@ -37,6 +37,7 @@ def tutorial(tmp_path: Path) -> Iterator[Tutorial]:
     made.close()
 
 
+@pytest.mark.long
 def test_u8_the_first_executor(tutorial: Tutorial) -> None:
     serve, prepare, execute, create, look, log, retry = tutorial.shells
     (chain,) = tutorial.outputs

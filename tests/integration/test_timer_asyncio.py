@@ -33,7 +33,9 @@ NAMED = {
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name == "test_tasks" else name for name in SUITES]
+)
 def test_suite(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.asyncio_suite", name, *SUITES[name]],

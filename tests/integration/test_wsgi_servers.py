@@ -135,6 +135,7 @@ def databases(request: pytest.FixtureRequest) -> Iterator[CleanDatabases]:
         made.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("server", ["gunicorn", "uwsgi"])
 def test_a_node_beside_it_does_what_it_is_asked(server: str, databases: CleanDatabases, tmp_path: Path) -> None:
     """Both servers load the application once and fork then."""

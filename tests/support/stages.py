@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -41,6 +42,8 @@ class Command:
     folder: str
     begun_s: float
     ended_s: float
+    cpu_s: float
+    """What it and its children took of the processors."""
     status: int
     failed: dict[str, str] = field(default_factory=dict)
     """Each test that failed and is to be run again, with the last line of its failure."""
@@ -77,7 +80,9 @@ class Stages:
             before = sum(len(done.failed) for done in self._done())
             forgiven = bool(failed) and before + len(failed) <= again
             noted = failed if forgiven else {}
-            done = Command(stage, list(command), str(Path.cwd()), begun_s, time.time(), status, noted, report)
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu_s = used.ru_utime + used.ru_stime
+            done = Command(stage, list(command), str(Path.cwd()), begun_s, time.time(), cpu_s, status, noted, report)
             log.write(json.dumps(asdict(done)) + "\n")
         if forgiven:
             print(f"{stage}: {len(failed)} failed and will be run again at the end", flush=True)
@@ -85,16 +90,17 @@ class Stages:
         return status
 
     def table(self) -> list[str]:
-        """Return a line for each stage: its seconds from the begin of the run to its first and last, and at work."""
-        lines = [f"{'stage':<24} {'from':>6} {'to':>6} {'at work':>8}  seconds"]
+        """Return a line for each stage: when it began and ended since the run began, and how long it ran."""
+        lines = [f"{'stage':<40} {'from':>6} {'to':>6} {'ran':>6} {'cpu':>6}  seconds"]
         stages: dict[str, list[Command]] = {}
         for done in sorted(self._done(), key=lambda each: each.begun_s):
             stages.setdefault(done.stage, []).append(done)
         for stage, mine in stages.items():
             first_s, last_s = mine[0].begun_s - self._begun_s, max(each.ended_s for each in mine) - self._begun_s
-            worked_s = sum(each.ended_s - each.begun_s for each in mine)
-            lines.append(f"{stage:<24} {first_s:>6.0f} {last_s:>6.0f} {worked_s:>8.0f}")
-        return [*lines, f"{'all':<24} {0:>6} {time.time() - self._begun_s:>6.0f}"]
+            ran_s, cpu_s = sum(each.ended_s - each.begun_s for each in mine), sum(each.cpu_s for each in mine)
+            lines.append(f"{stage:<40} {first_s:>6.0f} {last_s:>6.0f} {ran_s:>6.0f} {cpu_s:>6.0f}")
+        all_s, cpu_s = time.time() - self._begun_s, sum(each.cpu_s for done in stages.values() for each in done)
+        return [*lines, f"{'all':<40} {0:>6} {all_s:>6.0f} {all_s:>6.0f} {cpu_s:>6.0f}"]
 
     def judge(self, unsteady_file: Path) -> int:
         """Run each noted test again; return 1 if one failed again, else 0, and say which were unsteady."""

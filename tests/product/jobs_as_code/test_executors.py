@@ -205,6 +205,7 @@ def test_the_same_release_with_other_jobs_is_a_conflict_and_nothing_flaps(cluste
     assert cluster.runs_by(job["id"]) == "reported by other"
 
 
+@pytest.mark.long
 def test_the_higher_release_owns_and_the_lower_one_takes_over_when_it_is_gone(cluster: Cluster) -> None:
     old = cluster.build("old")
     new = cluster.build("new", cron="0 0 4 * * ?", extra=CLEAN)

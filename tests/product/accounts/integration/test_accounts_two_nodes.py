@@ -81,6 +81,7 @@ def soon(answer: Callable[[], requests.Response], status: int) -> None:
     wait_until(lambda: answer().status_code == status, SOON_S)
 
 
+@pytest.mark.long
 def test_what_one_node_takes_away_the_other_refuses(pair: Pair) -> None:
     number = pair.make("ann", role="editor")
     ann = Browser(pair.urls, "ann", PASSWORD.upper(), "one")
