@@ -36,8 +36,10 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 export REQUIRE_SERVERS
 
-# imports half of schemathesis, a second of each process of tests; the tests that need it import what they use
-export PYTEST_ADDOPTS := -p no:schemathesis -p no:anyio
+# schemathesis' plugin for pytest takes each process of tests a second to import; the tests that need schemathesis import it
+ifeq ($(MAKELEVEL),0)
+export PYTEST_ADDOPTS := $(PYTEST_ADDOPTS) -p no:schemathesis -p no:anyio
+endif
 
 # every command of a stage has a clock; 'make check', 'make test', 'make gate' and .ci/run print at their end what each took
 BEGUN ?= $(shell date +%s)
@@ -86,8 +88,8 @@ test: $(READY)
 
 # the end of .ci/run: tests that failed once run again, one after the other
 judge:
-	@$(STAGES) judge
 	@$(STAGES) table
+	@$(STAGES) judge
 
 # rewrites the tests' assertions once, which each worker would do for itself
 collect: $(READY)
@@ -122,7 +124,7 @@ gate: $(READY)
 	+$(SIDE_BY_SIDE) 3 homes $(NPM)
 	+$(SIDE_BY_SIDE) 3 plugins on-postgresql on-mariadb docs wheel stubs core
 	+$(SIDE_BY_SIDE) 3 console soak mutants SAMPLE=$(MISTAKES)
-	+$(SIDE_BY_SIDE) 2 long on-postgresql on-mariadb MARK='long and not nightly'
+	$(MAKE) --no-print-directory long
 	@$(STAGES) table
 
 long: $(READY)
@@ -138,7 +140,8 @@ nightly: $(READY)
 	$(PYTEST) -m nightly tests/faults/test_many_leases.py # 64 nodes in one process keep time only by themselves
 	+$(SIDE_BY_SIDE) 2 on-postgresql on-mariadb MARK=nightly
 	$(MAKE) --no-print-directory midnight
-	$(MAKE) --no-print-directory test-cluster_zookeeper NIGHT=nightly
+	for suite in test-cluster_zookeeper pages-job_package pages-cells; do \
+		$(MAKE) --no-print-directory $$suite NIGHT=nightly || exit 1; done
 	cd plugins/console && CONSOLE_RUNS=1000000 $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q tests/test_requests.py
 	$(MAKE) --no-print-directory mutants
 	$(MAKE) --no-print-directory soak SEEDS=63
@@ -152,7 +155,7 @@ midnight: $(READY)
 		--ignore tests/faults/test_injectors_clocks.py $(ARGS)
 
 # tests that depend on the database, again on a server
-MARK := not long
+MARK := not nightly
 on-%: $(READY)
 	$(TESTS)' $(MARK)' $(BIN)/python -m tests.support.backends $* -q -n $(SUITE_JOBS) --dist worksteal -m '$(MARK)'
 
@@ -201,14 +204,14 @@ console-itself: $(VENV)/plugins/console/.ready $(NPM)
 	cd plugins/console && $(TESTS) $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n 3 --dist loadfile
 
 pages-%: $(VENV)/plugins/console/.ready
-	cd plugins/$* && $(TESTS) $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile tests/pages
+	cd plugins/$* && $(TESTS) $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile -m '$(NIGHT)' tests/pages
 
 # suites of more than some seconds, for which further processes pay
 WIDE := job_package glue_script cluster_zookeeper log_s3 log_sql
-# of the suite that has tests for the night
+# 'make nightly' runs the others
 NIGHT := not nightly
 test-%: $(VENV)/plugins/%/.ready
-	cd plugins/$* && $(TESTS) $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q $(if $(filter $*,cluster_zookeeper),-m '$(NIGHT)') $(if $(filter $*,$(WIDE)),-n $(SUITE_JOBS) --dist loadfile)
+	cd plugins/$* && $(TESTS) $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q -m '$(NIGHT)' $(if $(filter $*,$(WIDE)),-n $(SUITE_JOBS) --dist loadfile)
 
 # what the console's libraries were built from: a test builds them again and compares
 $(NPM): plugins/console/vendor/package-lock.json

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
+import re
 import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,10 @@ from sqlalchemy import Engine, event
 from tests.interop import report as interop_report
 from tests.support.databases import BACKENDS, CleanDatabases, upgrade
 from xwheel.storage.database.engine import Database
+
+# what is made while tests are collected stays until the end: looking for garbage in it takes a third of the time of the
+# collection and a tenth of that of the tests
+gc.disable()
 
 HERE = Path(__file__).parent
 WAITING = {"integration", "interop", "faults"}
@@ -52,10 +59,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@cache
+def _has_long_tests(path: Path) -> bool:
+    return re.search(r"mark\.(long|nightly)\b", path.read_text("utf-8")) is not None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file without long tests where only those are asked for: all files take each process ten seconds."""
+    only_long = config.option.markexpr.startswith(("long", "nightly"))
+    return True if only_long and collection_path.is_file() and not _has_long_tests(collection_path) else None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """What runs at night is long, too: what leaves out the long tests leaves it out."""
+    for marker in item.iter_markers("nightly_on"):
+        if set(marker.args) & set(map(str, item.callspec.params.values())):  # type: ignore[attr-defined]
+            item.add_marker("nightly")
     if item.get_closest_marker("nightly") is not None:
         item.add_marker("long")
+    if item.get_closest_marker("long") is not None and not _has_long_tests(item.path):
+        raise pytest.UsageError(f"{item.nodeid} is long: its file has to say mark.long or mark.nightly itself")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Look for garbage in what comes from now on."""
+    gc.enable()
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)

@@ -244,7 +244,7 @@ class Storm:
                 raise KilledError
 
 
-@pytest.mark.servers_get(3)
+@pytest.mark.servers_get(1)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_storm_leaves_exactly_the_expected_runs(db: Database, seed: int) -> None:
     storm = Storm(db, seed)

@@ -55,6 +55,7 @@ def use_up_files(db: Database) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.nightly_on("postgresql")
 def test_a_node_waits_for_room_and_loses_nothing(narrow: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     url = narrow + "ready"

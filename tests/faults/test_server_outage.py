@@ -181,6 +181,7 @@ def assert_few_lines(caplog: pytest.LogCaptureFixture, site: Site, outages: int)
 
 
 @pytest.mark.long
+@pytest.mark.nightly_on("mariadb")
 def test_connections_that_are_killed_again_and_again(site: Site) -> None:
     site.make_jobs(8)
     stop = threading.Event()
@@ -202,6 +203,7 @@ def test_connections_that_are_killed_again_and_again(site: Site) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.nightly_on("postgresql")
 def test_a_server_that_restarts_and_one_that_is_away_for_longer_than_the_lease(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -229,6 +231,7 @@ def test_a_server_that_restarts_and_one_that_is_away_for_longer_than_the_lease(
 
 
 @pytest.mark.long
+@pytest.mark.nightly_on("mariadb")
 def test_a_server_that_is_read_only_for_a_while(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     site.make_jobs(8)
     wait_until(lambda: len(site.seen) >= 2 * JOBS, PATIENCE_S)

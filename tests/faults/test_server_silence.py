@@ -214,6 +214,7 @@ def test_a_node_that_stops_inside_a_transaction_loses_its_locks_before_its_lease
 
 
 @pytest.mark.long
+@pytest.mark.nightly_on("postgresql")
 def test_a_node_works_on_once_its_database_speaks_again(server_url: str, tmp_path: Path) -> None:
     with before(server_url) as (url, proxy), site_on(url, server_url, tmp_path, statement_timeout_s=LIMIT_S) as site:
         site.make_jobs(10)

@@ -109,6 +109,7 @@ def test_a_node_ends_while_its_database_is_away(breakable: CleanDatabases, tmp_p
 
 
 @pytest.mark.long
+@pytest.mark.nightly_on("mariadb")
 def test_a_node_ends_while_its_database_hangs(
     breakable: CleanDatabases, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

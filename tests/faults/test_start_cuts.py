@@ -278,6 +278,7 @@ def spread(numbers: Sequence[int], count: int) -> list[int]:
 
 
 @pytest.mark.long
+@pytest.mark.nightly_on("postgresql")
 @pytest.mark.parametrize("where", Cut, ids=lambda where: where.value)
 @pytest.mark.parametrize(
     ("is_first", "times"),
@@ -298,6 +299,7 @@ def test_a_start_outlives_a_database_that_dies_at_every_statement(
 
 
 @pytest.mark.long
+@pytest.mark.nightly_on("mariadb")
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
 def test_a_start_outlives_the_end_of_its_database_at_any_one_statement(site: Site, is_first: bool) -> None:
     whole = Once()

@@ -106,9 +106,10 @@ class Scheduler:
         """Let other nodes go on with our partitions, a few at a time, while this one still fires the rest."""
         core, (leasing, *_) = self.core, self.core.services
         core.lease.drain()
-        pause = threading.Event()
+        pause, failures = threading.Event(), leasing.failures
         while not core.lease.is_drained() and leasing.is_alive() and core.clock.monotonic_ms() < deadline_ms:
-            leasing.wake()
+            if leasing.failures == failures:  # a database that is away is asked when the loop itself does so
+                leasing.wake()
             core.clock.wait(pause, HAND_OVER_PAUSE_MS)
 
     def _end(self, services: Sequence[Service], deadline_ms: int) -> bool:

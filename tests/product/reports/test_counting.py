@@ -75,6 +75,7 @@ def _some_runs(chance: random.Random, first_id: int, count: int) -> list[Run]:
     return found
 
 
+@pytest.mark.servers_get(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_it_equals_a_recount_after_everything_that_can_still_happen(
     db: Database, loop: ReportLoop, clock: ManualClock, seed: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +12,11 @@ import pytest
 from sites import Cells
 from xwheel_devtools.testing import NodeSite, web_reply
 
-HOME = Path(__file__).resolve().parents[3]
+sys.path.append(str(Path(__file__).resolve().parents[4]))
 
+from tests.support.console_site import console_tests
 
-def _console_tests() -> Any:
-    """Return the module with the fixtures of the console's tests; as ``conftest`` it would be this one."""
-    name = "console_site"
-    if name not in sys.modules:
-        spec = spec_from_file_location(name, HOME / "console" / "tests" / "conftest.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-_console = _console_tests()
+_console = console_tests()
 browser = _console.browser
 contexts = _console.contexts
 open_page = _console.open_page

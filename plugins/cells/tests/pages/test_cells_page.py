@@ -120,7 +120,15 @@ def test_runs_that_failed_in_all_cells(open_page: Open, site: FrontSite, viewed:
     assert page.evaluate("globalThis.harmed") is None
 
 
-@pytest.mark.parametrize(("language", "dark"), [("en", False), ("zh-CN", True)], ids=["en-light", "zh-CN-dark"])
+@pytest.mark.parametrize(
+    ("language", "dark"),
+    [
+        pytest.param("en", False, id="en-light"),
+        pytest.param("zh-CN", True, id="zh-CN-dark"),
+        pytest.param("en", True, id="en-dark", marks=pytest.mark.nightly),
+        pytest.param("zh-CN", False, id="zh-CN-light", marks=pytest.mark.nightly),
+    ],
+)
 def test_every_view_is_whole(open_page: Open, viewed: int, language: str, dark: bool) -> None:
     """Axe finds nothing grave, all words are there, it fits every width, and hostile names stay text."""
     page = open_page("/me", dark=dark, locale=language)

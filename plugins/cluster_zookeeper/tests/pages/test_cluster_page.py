@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import re
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from site_of_cluster import ClusterSite
+from tests.support.console_site import console_tests
 from tests.support.zookeeper import Servers, zookeeper
 from xwheel_devtools.testing import wait_until
 
-
-def _console_tests() -> ModuleType:
-    """Return the module with the fixtures of the console's tests; as ``conftest`` it would be another one."""
-    name = "console_site"
-    if name not in sys.modules:
-        path = Path(__file__).resolve().parents[3] / "console" / "tests" / "conftest.py"
-        spec = spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-console = _console_tests()
+console = console_tests()
 browser = console.browser
 watch = console.watch
 PATH = "/package-cluster"
@@ -107,13 +91,14 @@ def test_the_page_speaks_chinese_and_fits(
 ) -> None:
     """UI-13."""
     with ClusterSite(tmp_path, server, root) as site:
+        site.start("anna")
         site.start("<img src=x onerror=alert(1)>")
-        wait_until(lambda: site.cluster()["nodes"])
+        wait_until(lambda: len(site.cluster()["nodes"]) == 2)
         console.make_account(site.scheduler, site.scheduler.url, "chief", role="admin")
         options = {"locale": "zh-CN", "color_scheme": "dark"}
         with console.opened(browser, Served(site.scheduler.url), watch, **options) as context:
             page = page_of(context, site, "chief")
-            expect(page.locator("[data-node]")).to_have_count(1)
+            expect(page.locator("[data-node]")).to_have_count(2)
             text = page.locator("main").inner_text()
             assert "任务包集群" in text
             assert "package-cluster." not in text

@@ -48,7 +48,15 @@ def fits(page: Page) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
 
-@pytest.mark.parametrize(("language", "dark"), [("en", False), ("zh-CN", True)], ids=["en-light", "zh-CN-dark"])
+@pytest.mark.parametrize(
+    ("language", "dark"),
+    [
+        pytest.param("en", False, id="en-light"),
+        pytest.param("zh-CN", True, id="zh-CN-dark"),
+        pytest.param("en", True, id="en-dark", marks=pytest.mark.nightly),
+        pytest.param("zh-CN", False, id="zh-CN-light", marks=pytest.mark.nightly),
+    ],
+)
 def test_every_page_is_whole(open_page: Open, found: Any, language: str, dark: bool) -> None:
     """Axe finds nothing grave, all words are there, it fits every width, and hostile names stay text."""
     page = open_page("/me", dark=dark, locale=language)

@@ -66,7 +66,7 @@ def counted(db: Database) -> Iterator[list[str]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.nightly), 2])
 def test_five_thousand_executors_cost_a_node_five_statements_a_second(
     db: Database, clock: ManualClock, nodes: int
 ) -> None:
