@@ -50,15 +50,17 @@ class StopSignals:
         }
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._for_good and self._is_to_end:
-            return
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(self._wakeup_before)
-        if self._pipe is not None:
-            for descriptor in self._pipe:
-                os.close(descriptor)
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        if not (self._for_good and self._is_to_end):
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(self._wakeup_before)
+            if self._pipe is not None:
+                for descriptor in self._pipe:
+                    os.close(descriptor)
+        if failure is not None and self._is_to_end and not self._is_up:
+            # what the signal interrupted, such as a plugin that was being loaded, is not what failed
+            raise SystemExit(0) from None
 
     def be_up(self) -> bool:
         """Let signals wait from now on; return whether one came already."""
