@@ -211,7 +211,7 @@ WIDE := job_package glue_script cluster_zookeeper log_s3 log_sql
 # 'make nightly' runs the others
 NIGHT := not nightly
 test-%: $(VENV)/plugins/%/.ready
-	cd plugins/$* && $(TESTS) $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q -m '$(NIGHT)' $(if $(filter $*,$(WIDE)),-n $(SUITE_JOBS) --dist loadfile)
+	cd plugins/$* && $(TESTS) $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q $(if $(shell grep '^markers.*nightly' plugins/$*/pyproject.toml),-m '$(NIGHT)') $(if $(filter $*,$(WIDE)),-n $(SUITE_JOBS) --dist loadfile)
 
 # what the console's libraries were built from: a test builds them again and compares
 $(NPM): plugins/console/vendor/package-lock.json
