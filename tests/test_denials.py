@@ -86,7 +86,7 @@ DENIED = {
     "There is no default secret": Denied("rule R1"),
     "There are no rules about digits and signs": Denied("NIST SP 800-63B advises against them"),
     "There are no tags and no merge keys": Denied("of YAML: tags name classes, merge keys hide what is merged"),
-    "There is no field for seconds": Denied("of croniter's dialect, which has five fields; Quartz's has seconds"),
+    "There is no field for seconds": Denied("of crontab, which has five fields; Quartz's has seconds"),
     "There is no setting for a proxy either": Denied(
         "a proxy would resolve names and so get around the policy",
         lambda: not any("proxy" in name for name in EgressSection.model_fields),

@@ -7,7 +7,10 @@ month's end and nearest weekdays) is added here.
 
 from __future__ import annotations
 
-from xwheel.cron.quartz_parse import FIRST_YEAR, LAST_OF_MONTH, LAST_YEAR, DayRule, Fields
+from collections.abc import Sequence
+
+from xwheel.cron.days import LAST_OF_MONTH, DayRule, TwoRules
+from xwheel.cron.quartz_parse import FIRST_YEAR, LAST_YEAR, Fields
 from xwheel.errors import ConfigError, ScheduleError
 from xwheel.extras import extra
 
@@ -25,11 +28,19 @@ _CHINESE = (
     "星期一 星期二 星期三 星期四 星期五 星期六 星期日 一月 二月 三月 四月 五月 六月 七月 八月 九月 十月 十一月 十二月"
 )
 
+ALL_DAYS = (2 << 31) - 2
+ALL_WEEKDAYS = (2 << 7) - 2
+_NTH = {
+    "en": ("first", "second", "third", "fourth", "fifth", "last"),
+    "zh": ("第一个", "第二个", "第三个", "第四个", "第五个", "最后一个"),
+}
+
 
 def describe_quartz(fields: Fields, language: str) -> str:
     """Return a sentence for a Quartz expression."""
     _check(language)
     rule = fields.days
+    assert isinstance(rule, DayRule)  # noqa: S101 - read from Quartz's fields
     has_days = rule.weekdays or rule.ends or rule.near_ends or rule.days or rule.near_days & ~1
     if not (rule.months and fields.years and has_days):
         return {"en": "Never", "zh": "从不"}[language]
@@ -54,10 +65,32 @@ def describe_quartz(fields: Fields, language: str) -> str:
     return _say(" ".join(parts), language, sunday=1) + words
 
 
-def describe_unix(expression: str, language: str) -> str:
+def describe_unix(fields: Fields, language: str) -> str:
     """Return a sentence for a Unix expression."""
     _check(language)
-    return _say(expression, language, sunday=0)
+    rule = fields.days
+    assert isinstance(rule, TwoRules)  # noqa: S101 - read from five fields
+    month, week = rule.of_month, rule.of_week
+    all_days, all_week = month.days == ALL_DAYS, week[0].weekdays == ALL_WEEKDAYS
+    if not rule.are_both and (all_days or all_week):
+        all_days = all_week = True
+    is_plain = not (month.ends or month.jumps)
+    time = f"0 {_tidy(fields.minutes, 0, 59)} {_tidy(fields.hours, 0, 23)}"
+    days = _tidy(month.days, 1, 31) if is_plain and not all_days else "*"
+    weekdays = _weekdays(week[0]) if all_days and not all_week and len(week) == 1 else "*"
+    base = f"{time} {days} * {weekdays}"
+    words = _say(base, language, sunday=1)
+    if not is_plain and not all_days:
+        words += _days(month, language)
+    if not all_week and weekdays == "*":
+        words += _also(week, language, are_both=rule.are_both, are_alone=all_days)
+    # the library says months at the end
+    months = _tidy(rule.months, 1, 12)
+    if months != "*":
+        words += _say(f"{time} * {months} *", language, sunday=1).removeprefix(
+            _say(f"{time} * * *", language, sunday=1)
+        )
+    return words
 
 
 def _check(language: str) -> None:
@@ -103,6 +136,28 @@ def _weekdays(rule: DayRule) -> str:
         return _tidy(rule.weekdays, 1, 7)
     lowest = _numbers(rule.weekdays)[0]
     return f"{lowest}L" if rule.nth == LAST_OF_MONTH else f"{lowest}#{rule.nth}"
+
+
+def _also(week: Sequence[DayRule], language: str, *, are_both: bool, are_alone: bool) -> str:
+    """Return what the weekdays of a rule add to its days of the month, if it has any."""
+    names = (_CHINESE if language == "zh" else _ENGLISH).split()
+    is_nth = week[0].nth > 0
+    gap = "" if language == "zh" else " "
+    found = [
+        f"{_NTH[language][rule.nth - 1] + gap if is_nth else ''}{names[(day - 2) % 7]}"
+        for rule in week
+        for day in _numbers(rule.weekdays)
+    ]
+    if language == "zh":
+        every = "每月的" if is_nth else "每个"
+        return f", {every if are_alone else '且为' if are_both else '以及' + every}{'、'.join(found)}"
+    is_if = are_both and not are_alone
+    listed = f" {'or' if is_if else 'and'} ".join(filter(None, [", ".join(found[:-1]), found[-1]]))
+    if is_nth:
+        listed = f"the {listed} of the month"
+    elif not is_if:
+        listed = f"every {listed}"
+    return f", {'on' if are_alone else 'if that is' if is_if else 'and on'} {listed}"
 
 
 def _days(rule: DayRule, language: str) -> str:

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
+from xwheel.cron.days import LAST_OF_MONTH, DayRule, TwoRules
 from xwheel.errors import ScheduleError
 
 FIRST_YEAR = 1970
@@ -33,33 +34,13 @@ _LAST = re.compile(r"L(?:-(\d*))?(W?)")
 _NUMBER = re.compile(r"(\d+)(?:-(\d+)(?:/(\d+))?|/(\d+))?")
 
 
-class DayRule(NamedTuple):
-    """Which days match; each field but the last is a set of bits."""
-
-    months: int  # bit 1 to 12
-    days: int = 0  # bit 1 to 31, days of the month
-    ends: int = 0  # bit 0 to 30, days before the month's last one
-    near_days: int = 0  # like days, but the nearest weekday (Monday to Friday) is meant
-    near_ends: int = 0  # like ends, but the nearest weekday is meant
-    weekdays: int = 0  # bit 1 (Sunday) to 7; zero if the days of the month decide
-    nth: int = 0  # the n-th of the lowest weekday counts alone, 5 at most; 6: its last one, 0: all count
-
-    @property
-    def jumps(self) -> bool:
-        """Whether days move to the nearest weekday."""
-        return bool(self.near_days or self.near_ends)
-
-
-LAST_OF_MONTH = 6
-
-
 class Fields(NamedTuple):
     """A parsed expression; each number is a set of bits, years counting from :data:`FIRST_YEAR`."""
 
     seconds: int
     minutes: int
     hours: int
-    days: DayRule
+    days: DayRule | TwoRules
     years: int
 
 

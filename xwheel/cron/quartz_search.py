@@ -13,30 +13,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from calendar import isleap
-from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
 
-from xwheel.cron.quartz_parse import FIRST_YEAR, LAST_OF_MONTH, LAST_YEAR, DayRule, Fields
+from xwheel.cron.days import LENGTHS, DayRule, Month, merge_ends, year_table
+from xwheel.cron.quartz_parse import FIRST_YEAR, LAST_YEAR, Fields
 from xwheel.cron.zone import Period, Zone
 
-_DAY = 86_400
+DAY = 86_400
 _NEVER = 1 << 62
 HORIZON_YEARS = 100  # Quartz searches this far ahead, though from the year in which it was started
-SUNDAY, SATURDAY = 1, 7
 DECEMBER = 12
-MONTH_LENGTH = 31  # the longest
-LENGTHS = ((31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31))
 # day number (0 is 1970-01-01) of each 1 January from FIRST_YEAR to LAST_YEAR + 1
 FIRST_DAYS = (0, *accumulate(365 + isleap(year) for year in range(FIRST_YEAR, LAST_YEAR + 1)))
-
-
-class Month(NamedTuple):
-    """A month's days."""
-
-    first: int  # day number of the 1st, or its place in the year
-    length: int  # 28 to 31
-    weekday: int  # of the 1st, 1 for Sunday
 
 
 class Engine:
@@ -64,7 +52,7 @@ class Engine:
         """
         second = after_ms // 1000 + 1
         clock = second - self._midnight
-        if 0 <= clock < _DAY:
+        if 0 <= clock < DAY:
             # the same as _clock(), inlined: this is the hot path
             hour = clock // 3600
             clock -= hour * 3600
@@ -99,14 +87,11 @@ class Engine:
         return -1 if hour < 0 else hour * 3600 + self._minutes[0] * 60 + self._seconds[0]
 
     def _search(self, second: int) -> int | None:
-        if not -_NEVER < second < FIRST_DAYS[-1] * _DAY:
+        start = self._start(second)
+        if start is None:
             return None
-        second = max(second, -_DAY)  # nothing fires before 1970
-        period = self._period
-        if not period.start <= second < period.end:
-            period = self._zone.period(second)
-        wall = max(second + period.offset, 0)
-        limit = min(year_of(wall // _DAY) + HORIZON_YEARS, LAST_YEAR)
+        period, wall, limit = start
+        wall = min(wall, period.own_end)  # what is shown again later belongs to then
         jumps = self._fields.days.jumps
         while True:
             match = self._next_near(wall, limit) if jumps else self._next_wall(wall, limit)
@@ -119,36 +104,47 @@ class Engine:
             wall = period.start + period.offset  # in a gap; go on where the clock went on
         self._period = period
         if not jumps:
-            self._remember(match // _DAY * _DAY, period)
+            self._remember(match // DAY * DAY, period)
         return (match - period.offset) * 1000
+
+    def _start(self, second: int) -> tuple[Period, int, int] | None:
+        """Return the period of an instant, what a clock shows then, and the last year to look at."""
+        if not -_NEVER < second < FIRST_DAYS[-1] * DAY:
+            return None
+        second = max(second, -DAY)  # nothing fires before 1970
+        period = self._period
+        if not period.start <= second < period.end:
+            period = self._zone.period(second)
+        wall = max(second + period.offset, 0)
+        return period, wall, min(year_of(wall // DAY) + HORIZON_YEARS, LAST_YEAR)
 
     def _remember(self, midnight: int, period: Period) -> None:
         """Keep a matching day for the next call, if all of it lies in one period."""
         start = midnight - period.offset
-        if start >= period.start and midnight + _DAY <= period.own_end:
+        if start >= period.start and midnight + DAY <= period.own_end:
             self._midnight = start
         else:
             self._midnight = _NEVER
 
     def _next_wall(self, wall: int, limit: int) -> int:
-        day = wall // _DAY
+        day = wall // DAY
         first, end, table = self._year
         if not first <= day < end:
             first, end, table = self._turn_to(year_of(day))
         rest = table >> day - first
         if rest & 1:
-            clock = self._clock(wall - day * _DAY)
+            clock = self._clock(wall - day * DAY)
             if clock >= 0:
-                return day * _DAY + clock
+                return day * DAY + clock
             rest ^= 1
         if rest:
             day += (rest & -rest).bit_length() - 1
-            return day * _DAY + self._first
+            return day * DAY + self._first
         for year in range(year_of(first) + 1, limit + 1):
             first, _, table = self._turn_to(year)
             if table:
                 day = first + (table & -table).bit_length() - 1
-                return day * _DAY + self._first
+                return day * DAY + self._first
         return -1
 
     def _turn_to(self, year: int) -> tuple[int, int, int]:
@@ -166,7 +162,8 @@ class Engine:
         it no longer sees the day of the rule, if that lies before. So a day that was moved to later fires once.
         """
         rule = self._fields.days
-        day, clock = divmod(wall, _DAY)
+        assert isinstance(rule, DayRule)  # noqa: S101 - crontab's do not jump
+        day, clock = divmod(wall, DAY)
         clock = self._clock(clock)
         if clock < 0:
             day, clock = day + 1, self._first
@@ -176,32 +173,27 @@ class Engine:
         while year <= limit:
             if rule.months >> number & 1 and self._fields.years >> year - FIRST_YEAR & 1:
                 while True:
-                    fixed = _lowest(fixed_days(rule, month) >> target << target)
-                    moved = self._near(month, target)
-                    if moved and (month.first + moved - 1) * _DAY + clock < wall:
+                    fixed = _lowest(rule.of(month) >> target << target)
+                    moved = _near(rule, month, target)
+                    if moved and (month.first + moved - 1) * DAY + clock < wall:
                         moved = 0
                     if moved and not 0 < fixed < moved:
-                        return (month.first + moved - 1) * _DAY + clock
+                        return (month.first + moved - 1) * DAY + clock
                     if fixed in (0, target):
                         break
                     target, clock = fixed, self._first  # a plain day starts over, and may be moved back from
                 if fixed:
-                    return (month.first + fixed - 1) * _DAY + clock
+                    return (month.first + fixed - 1) * DAY + clock
             year, number = (year, number + 1) if number < DECEMBER else (year + 1, 1)
             month = _month(month.first + month.length, year, number)
             target, clock = 1, self._first
         return -1
 
-    def _near(self, month: Month, target: int) -> int:
-        """Return the weekday nearest to the rule's first day from ``target`` on, or 0 if there is none."""
-        rule = self._fields.days
-        base = _lowest(merge_ends(rule.near_days, rule.near_ends, month.length) >> target << target)
-        weekday = (month.weekday + base - 2) % 7 + 1
-        if not base or SUNDAY < weekday < SATURDAY:
-            return base
-        if weekday == SATURDAY:
-            return base + 2 if base == 1 else base - 1
-        return base - 2 if base == month.length else base + 1
+
+def _near(rule: DayRule, month: Month, target: int) -> int:
+    """Return the weekday nearest to the rule's first day from ``target`` on, or 0 if there is none."""
+    base = _lowest(merge_ends(rule.near_days, rule.near_ends, month.length) >> target << target)
+    return month.nearest_weekday(base) if base else 0
 
 
 def year_of(day: int) -> int:
@@ -212,61 +204,6 @@ def year_of(day: int) -> int:
 def weekday_of(day: int) -> int:
     """Return the weekday of a day number, 1 for Sunday to 7 for Saturday."""
     return (day + 4) % 7 + 1  # 1970-01-01 was a Thursday
-
-
-def fixed_days(rule: DayRule, month: Month) -> int:
-    """Return the days of the month that match without moving to a weekday, bit 1 to 31."""
-    if rule.weekdays:
-        return _weekdays(rule, month)
-    return merge_ends(rule.days, rule.ends, month.length)
-
-
-def merge_ends(days: int, ends: int, length: int) -> int:
-    """Return days of the month together with days counted from its end, as a month of some length has them.
-
-    Quartz compares the two as if every month had 31 days. In a shorter one it therefore steps over a day counted
-    from the end if a plain day follows it closely: ``L-2,27`` in a February of 28 days means the 27th alone.
-    """
-    days &= (2 << length) - 2
-    found = days
-    for before in range(length):
-        if ends >> before & 1:
-            day = length - before
-            between = max(0, (1 << MONTH_LENGTH - before) - (2 << day))
-            if not days & between:
-                found |= 1 << day
-    return found
-
-
-def _weekdays(rule: DayRule, month: Month) -> int:
-    days = 0
-    if not rule.nth:
-        for day in range(1, month.length + 1):
-            if rule.weekdays >> (month.weekday + day - 2) % 7 + 1 & 1:
-                days |= 1 << day
-        return days
-    weekday = (rule.weekdays & -rule.weekdays).bit_length() - 1
-    first = (weekday - month.weekday) % 7 + 1
-    if rule.nth == LAST_OF_MONTH:
-        return 1 << first + (month.length - first) // 7 * 7
-    day = first + (rule.nth - 1) * 7
-    return 1 << day if day <= month.length else 0
-
-
-@lru_cache(maxsize=4096)
-def year_table(rule: DayRule, leap: bool, weekday: int) -> int:
-    """Return the days that match in a kind of year, bit 0 for 1 January, for a rule without nearest weekdays.
-
-    The kind is whether it has 366 days, and the weekday of 1 January, 1 for Sunday.
-    """
-    table = 0
-    first = 0
-    for number, length in enumerate(LENGTHS[leap], 1):
-        if rule.months >> number & 1:
-            month = Month(first, length, (weekday + first - 1) % 7 + 1)
-            table |= fixed_days(rule, month) >> 1 << first
-        first += length
-    return table
 
 
 def _lowest(bits: int) -> int:

@@ -1,7 +1,8 @@
 """Cron expressions: from text to the next fire time.
 
-Two dialects: ``quartz`` is what XXL-JOB's users write, read by our own engine; ``unix`` is the five fields of
-crontab, read by croniter. ``docs/reference/cron.md`` describes both, with their rules for daylight saving.
+Two dialects: ``quartz`` is what XXL-JOB's users write; ``unix`` is the five fields of crontab, which croniter reads
+one by one. Our own engine searches both. ``docs/reference/cron.md`` describes them, with their rules for daylight
+saving.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ def test_five_zones_are_listed():
     assert len(GOLDEN) == 5
 
 
-def test_unix_is_read_by_croniter():
+def test_the_unix_dialect():
     schedule = parse("*/15 9-17 * * mon-fri", "unix", "Europe/London")
     assert (schedule.dialect, schedule.timezone) == ("unix", "Europe/London")
     assert schedule.next_ms(ms("2026-07-03T17:45", "Europe/London")) == ms("2026-07-06T09:00", "Europe/London")
@@ -324,3 +324,14 @@ def test_nothing_depends_on_the_wall_clock(monkeypatch):
 
     monkeypatch.setattr(time, "time", forbidden)
     assert parse("0 0 0 1 1 ?").next_ms(0) == int(datetime(1971, 1, 1, tzinfo=UTC).timestamp() * 1000)
+
+
+@pytest.mark.parametrize("second", [0, 30])
+def test_r32_between_two_showings_the_second_one_is_still_to_come(second):
+    """Berlin shows 02:00 to 03:00 twice on 25 October 2026; asked in the first, the fire in the second is found."""
+    schedule = parse("0 0 2 ? * SUN", timezone="Europe/Berlin")
+    second_showing = int(datetime(2026, 10, 25, 1, 0, tzinfo=UTC).timestamp() * 1000)
+    for minute in range(60):
+        after = int(datetime(2026, 10, 25, 0, minute, second, tzinfo=UTC).timestamp() * 1000)
+        assert schedule.next_ms(after) == second_showing
+    assert schedule.next_ms(second_showing) == ms("2026-11-01T02:00", "Europe/Berlin")
