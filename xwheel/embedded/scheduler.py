@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import errno
 import logging
 import os
 import sys
@@ -31,6 +32,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 FOLDER: Final = "xwheel-embedded"
 CONTEND_S: Final = 0.5
+TRIES: Final = 3
 RETRY_S: Final = 5.0
 START_S: Final = 60.0
 STOP_S: Final = 60.0
@@ -326,10 +328,7 @@ class EmbeddedScheduler:
     def _lead(self, stopping: threading.Event) -> bool:
         """Lead until the stop; return False if that could not begin."""
         try:
-            with extra("server"):
-                from xwheel.embedded.leader import Leader
-            jobs = list(self._declarations.values())
-            self._leader = Leader(self._folder, jobs, self._settings, self._loop, stopping.wait)
+            self._leader = self._begin(stopping)
             settings = f"XWHEEL_URL={self.url} XWHEEL_TOKEN_FILE={self.token_file}"
             self._announce(f"process {os.getpid()} leads; {settings}")
             self._settled.set()
@@ -347,6 +346,18 @@ class EmbeddedScheduler:
             self._leader = None
             self._folder.lock.release()
         return True
+
+    def _begin(self, stopping: threading.Event) -> Leader:
+        with extra("server"):
+            from xwheel.embedded.leader import Leader
+        jobs, tries = list(self._declarations.values()), TRIES
+        while True:
+            try:
+                return Leader(self._folder, jobs, self._settings, self._loop, stopping.wait)
+            except (OSError, XwheelError) as error:
+                tries -= 1
+                if getattr(error.__cause__ or error, "errno", 0) != errno.EADDRINUSE or not tries:
+                    raise  # else others took a port since it was found free: another one is chosen
 
     def _forget_parent(self) -> None:
         """Drop what a fork copied: the parent's threads are not here, and its locks must end with the parent."""
