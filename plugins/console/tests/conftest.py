@@ -274,7 +274,7 @@ class Watch:
 
     @property
     def problems(self) -> list[str]:
-        """What is left when what was expected is taken out.
+        """The sentences that no test expects.
 
         A log that is being read may be refused for a moment, and the page asks again: a busy node takes its time to
         notice that another page went away.
