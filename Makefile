@@ -140,6 +140,7 @@ nightly: $(READY)
 	$(PYTEST) -m nightly tests/faults/test_many_leases.py # 64 nodes in one process keep time only by themselves
 	+$(SIDE_BY_SIDE) 2 on-postgresql on-mariadb MARK=nightly
 	$(MAKE) --no-print-directory midnight
+	EXAMPLES=nightly $(MAKE) --no-print-directory test-log_s3
 	for suite in test-cluster_zookeeper pages-job_package pages-cells; do \
 		$(MAKE) --no-print-directory $$suite NIGHT=nightly || exit 1; done
 	cd plugins/console && CONSOLE_RUNS=1000000 $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q tests/test_requests.py

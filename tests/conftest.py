@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from sqlalchemy import Engine, event
 
 from tests.interop import report as interop_report
@@ -28,11 +28,15 @@ from xwheel.storage.database.engine import Database
 gc.disable()
 
 HERE = Path(__file__).parent
+SEEN = pytest.StashKey[Counter[str]]()
+"""How many tests of a function were collected."""
 WAITING = {"integration", "interop", "faults"}
 
 # examples may be slow on a busy machine; how long they take is no claim of any test
 settings.register_profile("xwheel", deadline=None, print_blob=True, max_examples=50)
 settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=1000)
+# for tests that only have to notice: a smaller example of a mistake made on purpose takes minutes, and nobody reads it
+settings.register_profile("mutants", deadline=None, max_examples=50, phases=(Phase.explicit, Phase.generate))
 settings.load_profile(os.environ.get("EXAMPLES", "xwheel"))
 
 
@@ -61,7 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @cache
 def _has_long_tests(path: Path) -> bool:
-    return re.search(r"mark\.(long|nightly)\b", path.read_text("utf-8")) is not None
+    return re.search(r"mark\.(long|nightly|servers_get)\b", path.read_text("utf-8")) is not None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -74,6 +78,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """What runs at night is long, too: what leaves out the long tests leaves it out."""
     for marker in item.iter_markers("nightly_on"):
         if set(marker.args) & set(map(str, item.callspec.params.values())):  # type: ignore[attr-defined]
+            item.add_marker("nightly")
+    if item.config.getoption("backend") != "sqlite" and (few := item.get_closest_marker("servers_get")) is not None:
+        # the others are about what no database sees: more seeds, other answers of an executor
+        seen = item.config.stash.setdefault(SEEN, Counter())
+        name = item.nodeid.partition("[")[0]
+        seen[name] += 1
+        if seen[name] > few.args[0]:
             item.add_marker("nightly")
     if item.get_closest_marker("nightly") is not None:
         item.add_marker("long")
@@ -90,7 +101,10 @@ def pytest_runtestloop() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Note what each test works on; a server gets the tests that use ``new_database``, directly or not."""
+    """Note what each test works on; a server gets the tests that use ``new_database``, directly or not.
+
+    It gets none of those that want no server, by night either.
+    """
     backend = config.getoption("backend")
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
@@ -99,28 +113,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"{item.nodeid} works on a database: its place is tests/component")
         item.user_properties.append(("database", needs))
     if backend != "sqlite":
-        others = [item for item in items if ("database", "any") not in item.user_properties]
-        mine = [item for item in items if ("database", "any") in item.user_properties]
-        kept = list(_for_servers(mine))
-        taken = set(kept)
-        more = [item for item in mine if item not in taken]
-        config.hook.pytest_deselected(items=[*others, *more])
-        items[:] = kept
+        others = [item for item in items if not _is_for_servers(item)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if _is_for_servers(item)]
     items[:] = _dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
-def _for_servers(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Yield what servers get of the tests: of those marked so, the first few of their parameters alone.
-
-    These are tests whose other parameters are about what no database sees: more seeds, other answers of an executor.
-    """
-    seen: Counter[str] = Counter()
-    for item in items:
-        marker = item.get_closest_marker("servers_get")
-        name = item.nodeid.partition("[")[0]
-        seen[name] += 1
-        if marker is None or seen[name] <= marker.args[0]:
-            yield item
+def _is_for_servers(item: pytest.Item) -> bool:
+    few = item.get_closest_marker("servers_get")
+    return ("database", "any") in item.user_properties and (few is None or few.args[0] > 0)
 
 
 def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:

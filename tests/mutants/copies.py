@@ -154,7 +154,7 @@ class Copy:
     def _environment(self, *, keep_bytecode: bool) -> dict[str, str]:
         # before the finders of editable installs, which know the checkout
         places = [self._place, *sorted(self._place.glob("plugins/*/"))]
-        given = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
+        given = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places)), "EXAMPLES": "mutants"}
         given.pop("PYTHONDONTWRITEBYTECODE", None)
         return given if keep_bytecode else {**given, "PYTHONDONTWRITEBYTECODE": "1"}
 

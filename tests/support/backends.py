@@ -6,7 +6,8 @@ locks, who wins a race, what is there after a crash. A test whose subject is dec
 however often it asks the database on its way: every question of the storage is asked on each server by
 ``test_each_question_is_understood``, and most of them with their answers by the other tests of the storage.
 
-Of a test with many parameters that mean the same to a database, ``servers_get`` takes the first few.
+Of a test with many parameters that mean the same to a database, ``servers_get`` takes the first few for 'make gate';
+'make nightly' runs the others.
 
 A server that is not installed is left out and named, unless ``REQUIRE_SERVERS`` is set, as it is in CI.
 """

@@ -12,10 +12,11 @@ import difflib
 import importlib.metadata
 import inspect
 import logging
+import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, entry_points
 from itertools import islice
 from pathlib import Path
@@ -158,7 +159,7 @@ class PluginSurvey:
 class _Source(NamedTuple):
     origin: PluginOrigin
     load: Callable[[], object]
-    dist: Distribution | None = None
+    lacks: Sequence[str] = ()  # what its distribution needs and is not there
 
 
 def load_plugins(config: Config, given: Mapping[str, object] | None = None) -> Plugins:
@@ -224,14 +225,7 @@ def _checked(config: Config, survey: PluginSurvey) -> Plugins:
 
 
 def _find(config: Config, given: Mapping[str, object]) -> tuple[list[_Source], list[XwheelError]]:
-    found: dict[tuple[str, str, str], _Source] = {}
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
-        dist = entry.dist
-        brought_by, version = (dist.name, dist.version) if dist else ("unknown distribution", "")
-        origin = PluginOrigin(name=entry.name, target=entry.value, distribution=brought_by, version=version)
-        # an editable install may list the same distribution twice
-        found.setdefault((origin.name, str(origin), origin.target), _Source(origin, entry.load, dist))
-    sources = sorted(found.values(), key=lambda source: (not source.origin.is_core, source.origin.name))
+    sources = list(_installed(tuple(sys.path)))
     errors: list[XwheelError] = []
     if config.plugins.folder is not None:
         try:
@@ -252,6 +246,24 @@ def _find(config: Config, given: Mapping[str, object]) -> tuple[list[_Source], l
         if name not in known
     ]
     return sources, errors
+
+
+@lru_cache(maxsize=4)
+def _installed(_path: tuple[str, ...]) -> Sequence[_Source]:
+    """Return what installed distributions bring, the core's first.
+
+    It is looked up once for each path on which Python looks: to read what all distributions say of themselves takes
+    longer than the rest of a survey, and what was imported stays as it is.
+    """
+    found: dict[tuple[str, str, str], _Source] = {}
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        dist = entry.dist
+        brought_by, version = (dist.name, dist.version) if dist else ("unknown distribution", "")
+        origin = PluginOrigin(name=entry.name, target=entry.value, distribution=brought_by, version=version)
+        lacks = () if origin.is_core or dist is None else tuple(_unmet(dist))
+        # an editable install may list the same distribution twice
+        found.setdefault((origin.name, str(origin), origin.target), _Source(origin, entry.load, lacks))
+    return sorted(found.values(), key=lambda source: (not source.origin.is_core, source.origin.name))
 
 
 def _given(plugin: object) -> object:
@@ -312,9 +324,8 @@ class _Loader:
 
     def _import(self, source: _Source) -> object:
         origin = source.origin
-        if not origin.is_core and source.dist is not None:
-            for reason in _unmet(source.dist):
-                raise PluginError(f"{origin} cannot be loaded: {reason}")
+        for reason in source.lacks:
+            raise PluginError(f"{origin} cannot be loaded: {reason}")
         try:
             plugin = source.load()
         except KeyboardInterrupt:

@@ -23,7 +23,7 @@ from xwheel_log_s3.options import Options
 from xwheel_log_s3.store import S3Logs
 
 # examples may be slow on a busy machine; how long they take is no claim of any test
-settings.register_profile("xwheel", deadline=None, max_examples=50)
+settings.register_profile("xwheel", deadline=None, max_examples=500 if os.environ.get("EXAMPLES") == "nightly" else 50)
 settings.load_profile("xwheel")
 
 SECRET = "s3cret/canary+of+the+key"

@@ -156,6 +156,12 @@ def test_one_name_from_two_distributions_stops_the_start(install: Install, tmp_p
     with pytest.raises(DuplicateNameError, match=both):
         load_plugins(build_config({}))
     load_plugins(build_config({"plugins": {"disabled": ["acme"]}}))
+
+
+def test_one_module_under_two_names_stops_the_start(install: Install, tmp_path: Path) -> None:
+    install(ROUTER.format(name="NEAREST"))
+    install(ROUTER.format(name="FARTHEST"), "other")
+    (info,) = (tmp_path / "other").glob("*.dist-info")
     (info / "entry_points.txt").write_text("[xwheel]\nother = acme_module_acme\n")
     with pytest.raises(PluginError, match="entry point acme are one and the same module"):
         load_plugins(build_config({}))

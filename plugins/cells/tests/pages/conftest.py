@@ -37,8 +37,7 @@ class FrontSite(_console.Site):  # type: ignore[misc]
         self.north: NodeSite = cells.cluster(settings={"upkeep": {"report_interval_s": 1}})
         self.broken = cells.server(web_reply(503))
         table = {name: cells.options_of(cell) for name, cell in (("north", self.north), ("broken", self.broken))}
-        # enough places for calls of plugins that none of a page that was just left is in the way of the next
-        settings = {"api": {"threads": 64}, "upkeep": {"report_interval_s": 1}}
+        settings = {"upkeep": {"report_interval_s": 1}}
         options = {"cells": {"cell": table, "timeout_ms": 15_000}}
         super().__init__(folder / "front", "cells", options=options, settings=settings)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 from conftest import MARKUP, FrontSite
-from console_site import Open, faults, go_to, row, settled
+from console_site import Open, faults, go_to, in_all_looks, row, settled
 from playwright.sync_api import Page, expect
 from xwheel_devtools.testing import wait_until
 
@@ -120,15 +120,7 @@ def test_runs_that_failed_in_all_cells(open_page: Open, site: FrontSite, viewed:
     assert page.evaluate("globalThis.harmed") is None
 
 
-@pytest.mark.parametrize(
-    ("language", "dark"),
-    [
-        pytest.param("en", False, id="en-light"),
-        pytest.param("zh-CN", True, id="zh-CN-dark"),
-        pytest.param("en", True, id="en-dark", marks=pytest.mark.nightly),
-        pytest.param("zh-CN", False, id="zh-CN-light", marks=pytest.mark.nightly),
-    ],
-)
+@in_all_looks
 def test_every_view_is_whole(open_page: Open, viewed: int, language: str, dark: bool) -> None:
     """Axe finds nothing grave, all words are there, it fits every width, and hostile names stay text."""
     page = open_page("/me", dark=dark, locale=language)

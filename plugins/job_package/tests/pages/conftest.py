@@ -42,9 +42,7 @@ class StoreSite(_console.Site):  # type: ignore[misc]
         store = {"directory": str(folder / "store"), "group": "demo", "max_upload_mb": 6}
         node = {"directory": str(folder / "packages")}
         options = {"job_package": {"store": store, "node": node}}
-        # enough places for calls of plugins that none of a page that was just left is in the way of the next
-        settings = {"api": {"threads": 64}}
-        super().__init__(folder / "node", "job_package", options=options, settings=settings)
+        super().__init__(folder / "node", "job_package", options=options)
 
     def send(self, path: Path) -> Any:
         """Upload a package; return the answer."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from archives import wheel
 from conftest import StoreSite, module
-from console_site import Contexts, Open, Site, Watch, dialog, faults, go_to, page_of, settled, visit
+from console_site import Contexts, Open, Site, Watch, dialog, faults, go_to, in_all_looks, page_of, settled, visit
 from playwright.sync_api import Page, expect
 
 MARKUP: Final = "<img src=x onerror=\"globalThis.harmed = 'yes'\">"
@@ -48,15 +48,7 @@ def fits(page: Page) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
 
-@pytest.mark.parametrize(
-    ("language", "dark"),
-    [
-        pytest.param("en", False, id="en-light"),
-        pytest.param("zh-CN", True, id="zh-CN-dark"),
-        pytest.param("en", True, id="en-dark", marks=pytest.mark.nightly),
-        pytest.param("zh-CN", False, id="zh-CN-light", marks=pytest.mark.nightly),
-    ],
-)
+@in_all_looks
 def test_every_page_is_whole(open_page: Open, found: Any, language: str, dark: bool) -> None:
     """Axe finds nothing grave, all words are there, it fits every width, and hostile names stay text."""
     page = open_page("/me", dark=dark, locale=language)
