@@ -119,12 +119,11 @@ SECONDS ?= 8
 MISTAKES ?= 10
 
 # the plugins, the tests that depend on the database again on servers, and what takes long: other languages' executors,
-# killed nodes, sieges, random faults, pages; what computes is run at the side of what waits
+# killed nodes, sieges, random faults, pages. What computes runs next to what waits, the longest first
 gate: $(READY)
 	+$(SIDE_BY_SIDE) 3 homes $(NPM)
-	+$(SIDE_BY_SIDE) 3 plugins on-postgresql on-mariadb docs wheel stubs core
-	+$(SIDE_BY_SIDE) 3 console soak mutants SAMPLE=$(MISTAKES)
-	$(MAKE) --no-print-directory long
+	+$(SIDE_BY_SIDE) 4 console-itself plugins on-postgresql on-mariadb $(PAGES) soak mutants core docs stubs SAMPLE=$(MISTAKES)
+	+$(SIDE_BY_SIDE) 2 long wheel
 	@$(STAGES) table
 
 long: $(READY)
@@ -198,8 +197,9 @@ homes: $(HOMES) $(ALL)
 # the longest first
 plugins: test-glue_script $(filter-out test-console,$(TESTED:%=test-%))
 
-# the console in a real browser, for which its tests wait more than they compute, and at its side the pages of other plugins
-console: console-itself pages-job_package pages-cluster_zookeeper pages-cells
+# the console and other plugins' pages in a real browser, for which tests wait more than they compute
+PAGES := pages-job_package pages-cluster_zookeeper pages-cells
+console: console-itself $(PAGES)
 
 console-itself: $(VENV)/plugins/console/.ready $(NPM)
 	cd plugins/console && $(TESTS) $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n 3 --dist loadfile
@@ -249,16 +249,18 @@ clean:
 
 # the editable install builds the extension (without a compiler the Python twin does, which 'make test' refuses);
 # the stamps make later calls start at once
+# what a list of pyproject.toml names, and not the core once more, which would be compiled again
+add = $(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); print(*project$2, sep="\n")' \
+	> $(VENV)/$1.txt && $(NARRATE) $(BIN)/python -m pip install --requirement $(VENV)/$1.txt
+extra = $(call add,$1,["project"]["optional-dependencies"]["$1"]) && touch $@
+
 $(NODE): $(SOURCES)
 	@echo "preparing $(VENV), once: packages are installed and the time ring is compiled, half a minute or more"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xwheel needs Python 3.11 or newer")'
 	@test -x $(BIN)/python || $(NARRATE) $(PYTHON) -m venv $(VENV)
-	@PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(NARRATE) $(BIN)/python -m pip install --editable '.[server]' $(SERVER:%=--editable plugins/%)
+	@$(call add,build,["build-system"]["requires"])
+	@PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(NARRATE) $(BIN)/python -m pip install --no-build-isolation --editable '.[server]' $(SERVER:%=--editable plugins/%)
 	@touch $@
-
-# what an extra of pyproject.toml names, and not the core once more, which would be compiled again
-extra = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$1"], sep="\n")' \
-	> $(VENV)/$1.txt && $(NARRATE) $(BIN)/python -m pip install --requirement $(VENV)/$1.txt && touch $@
 
 $(TOOLS): $(NODE)
 	@echo "adding the tools of 'make check' to $(VENV), once"
