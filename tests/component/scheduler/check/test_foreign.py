@@ -109,7 +109,6 @@ def test_work_that_shows_up_again_takes_the_mark_away(node: HandNode) -> None:
     assert (load(node, run_id).state, load(node, run_id).reason) == (RunState.RUNNING, "")
 
 
-@pytest.mark.servers_get(1)
 @pytest.mark.parametrize("said", [None, 404, 500, b"what", b"[]"])
 def test_an_idle_beat_that_fails_loses_nothing(node: HandNode, said: Any) -> None:
     _, (run_id,) = start(node)
@@ -223,7 +222,6 @@ def test_runs_that_died_with_another_ones_kill_are_lost(node: HandNode) -> None:
     assert (load(node, two).state, load(node, two).reason) == (RunState.LOST, "no_report")
 
 
-@pytest.mark.servers_get(1)
 @pytest.mark.parametrize("said", [{"code": 500, "msg": "Task kill err"}, None, 404])
 def test_a_kill_that_is_not_confirmed_is_repeated_with_a_growing_wait(node: HandNode, said: Any) -> None:
     _, (run_id,) = start(node)
@@ -269,7 +267,6 @@ def test_r28_a_kill_is_sent_to_one_that_was_found_idle_before(node: HandNode) ->
     assert told(network, "/kill") == 1
 
 
-@pytest.mark.servers_get(1)
 @pytest.mark.parametrize("said", [{"code": 500, "msg": "Task kill err"}, None])
 def test_r28_a_kill_that_an_idle_executor_does_not_confirm_ends_with_the_grace(node: HandNode, said: Any) -> None:
     _, (run_id,) = start(node)

@@ -141,7 +141,6 @@ def test_nobody_is_known_dead_for_longer_than_half_a_minute(node: HandNode) -> N
     assert not registry.is_known_dead(ADDRESS, node.clock.advance(1000))
 
 
-@pytest.mark.servers_get(3)
 @pytest.mark.parametrize(
     "said",
     [

@@ -81,7 +81,6 @@ class World:
         return states(self._states, instance=f"instance-{number}")(address, path, body)
 
 
-@pytest.mark.servers_get(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_no_open_run_is_past_its_check(db: Database, seed: int) -> None:
     world = World(db, seed)

@@ -103,7 +103,6 @@ def test_every_filter_gives_its_rows_newest_first(db: Database, rows: list[Audit
         assert walked(db, wanted, limit=50, look=5000) == expected(rows, wanted), wanted
 
 
-@pytest.mark.servers_get(1)
 @pytest.mark.parametrize(("limit", "look"), [(7, 20), (1, 2), (50, 51)])
 def test_short_pages_miss_nothing_and_repeat_nothing(db: Database, rows: list[AuditRow], limit: int, look: int) -> None:
     for wanted in filters()[:: 7 if limit > 1 else 17]:
@@ -119,7 +118,6 @@ def test_an_admin_of_some_groups_sees_rows_of_these_only(
         assert walked(db, mine, limit=20, look=100) == expected(rows, mine), mine
 
 
-@pytest.mark.servers_get(0)  # the same SQL as above, thousands of times
 @pytest.mark.parametrize("groups", [(2,), (1, 3), (9,)])
 def test_where_a_page_ends_is_told_by_rows_of_the_groups_alone(
     db: Database, rows: list[AuditRow], groups: Collection[int]
