@@ -132,6 +132,7 @@ def _runs() -> Iterator[Case]:
             f"runs.lock_unsent_of_jobs: job {job_id}",
             lambda conn, j=job_id: runs.lock_unsent_of_jobs(conn, [j], (Origin.SCHEDULE, Origin.RETRY)),
         )
+    yield Case("runs.free_skipped", lambda conn: runs.free_skipped(conn, [QUIET_JOB], NOW))
     yield Case("runs.cancel_runs", lambda conn: runs.cancel_runs(conn, PLANNED, reason="edited", now_ms=NOW))
 
 
@@ -217,6 +218,12 @@ def _jobs() -> Iterator[Case]:
     yield Case("jobs.find_due_jobs", lambda conn: jobs.find_due_jobs(conn, ALL, NOW, 500))
     yield Case("jobs.find_due_jobs: one partition", lambda conn: jobs.find_due_jobs(conn, [7], NOW, MANY))
     yield Case("jobs.find_due_jobs: none", lambda conn: jobs.find_due_jobs(conn, ALL, NOW, 99, after_ms=NOW))
+    yield Case(
+        "jobs.find_ahead",
+        lambda conn: jobs.find_ahead(conn, ALL, NOW, 0, 100),
+        100_000,
+        "a node gets partitions, or the clock was set: each of their jobs is looked at once",
+    )
     yield Case("jobs.lock_fires", lambda conn: jobs.lock_fires(conn, SOME_JOBS))
     cursors = [jobs.JobCursor(item, NOW, NOW, None, True, "") for item in SOME_JOBS]
     yield Case("jobs.update_fires", lambda conn: jobs.update_fires(conn, cursors))

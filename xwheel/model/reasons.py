@@ -30,6 +30,7 @@ class RunReason(StrEnum):
     DELETED = "deleted", "The job was deleted before the run began."
     CALENDAR = "calendar", "A calendar of the job was changed before the run began."
     PAUSED = "paused", "All schedules were paused before the run began."
+    CLOCK = "clock", "The clock was ahead when it was planned, and was set back before it began."
     KILLED_BY_USER = "killed_by_user", "Somebody killed it before it began."
     LATE_OUTCOME = "late_outcome", "The run that it was to repeat turned out to have ended after all."
     UNREACHABLE = "unreachable", "No connection to its executor could be made."

@@ -36,6 +36,7 @@ class JobAction(StrEnum):
     SYNC = "sync"  # what code declares of it
     RELEASE = "release"  # what code owns of it
     CALENDAR = "calendar"  # a calendar that it follows was changed
+    CLOCK = "clock"  # the clock had been ahead, and its fires were worked out again
     PAUSE = "pause"  # schedules were paused, and it got back what was planned
 
 

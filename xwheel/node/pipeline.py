@@ -39,6 +39,7 @@ from xwheel.scheduler.fire.fence import Fence
 from xwheel.scheduler.fire.limits import RunLimits
 from xwheel.scheduler.fire.tick import Inbox, TickLoop
 from xwheel.scheduler.job_cache import JobCache
+from xwheel.scheduler.jobs.set_back import SetBackLoop
 from xwheel.scheduler.parts import ManagementParts, SharedParts, Transport
 from xwheel.scheduler.plan.adopt import AdoptLoop, HoldsRuns
 from xwheel.scheduler.plan.batches import BatchPlanner
@@ -357,7 +358,11 @@ class Management(ManagementParts, Subsystem):
             interval_ms=upkeep.sweep_interval_s * 1000,
             batch=upkeep.sweep_batch,
         )
-        self.services = [Service("sweep", self.retention.step, clock, stale_ms=UPKEEP_STALE_MS)]
+        self.set_back = SetBackLoop(self.jobs, core.lease, lambda: core.clock_sync.steps, core.config.schedule)
+        self.services = [
+            Service("set-back", self.set_back.step, clock, stale_ms=UPKEEP_STALE_MS),
+            Service("sweep", self.retention.step, clock, stale_ms=UPKEEP_STALE_MS),
+        ]
 
 
 def check_lease(schedule: ScheduleSection, trigger: TriggerSection) -> None:

@@ -285,6 +285,17 @@ def find_due_jobs(
     return [job_id for job_id, _ in rows], fullest >= each
 
 
+def find_ahead(conn: Connection, partitions: Collection[int], at_ms: int, after_id: int, limit: int) -> list[int]:
+    """Return ids of started jobs, above one and in order, whose last fire or last change is later than an instant."""
+    query = select(job.c.id).where(
+        job.c.id > after_id,
+        job.c.enabled,
+        or_(job.c.last_fire_ms > at_ms, job.c.updated_ms > at_ms),
+        job.c.partition.in_(sorted(partitions)),
+    )
+    return list(conn.execute(query.order_by(job.c.id).limit(limit)).scalars())
+
+
 def lock_fires(conn: Connection, ids: Collection[int]) -> dict[int, tuple[int, int | None, bool]]:
     """Lock jobs in id order; return their revision, next fire and whether they are started, to compare with a copy."""
     found = fetch_rows(conn, *_LOCK_FIRES(conn, sorted(ids)))

@@ -32,6 +32,7 @@ from sqlalchemy import (
     text,
     tuple_,
     union_all,
+    update,
 )
 from sqlalchemy.exc import IntegrityError
 
@@ -555,6 +556,14 @@ def cancel_runs(conn: Connection, ids: Sequence[int], *, reason: RunReason, now_
     names = ("state", "reason", "finished_ms", "origin_key")
     values = [(item, str(RunState.CANCELLED), str(reason), now_ms, -item) for item in ids]
     return move_many(conn, open_run, run_history, _ENDED, names, values)
+
+
+def free_skipped(conn: Connection, job_ids: Collection[int], after_ms: int) -> None:
+    """Free the due times after an instant that skip rows of jobs stand for, as :func:`cancel_runs` does."""
+    changed = run_history
+    at = and_(changed.c.job_id.in_(sorted(job_ids)), changed.c.due_ms > after_ms)
+    skipped = and_(changed.c.state == RunState.SKIPPED, changed.c.origin == Origin.SCHEDULE)
+    conn.execute(update(changed).where(at, skipped).values(origin_key=-changed.c.id))
 
 
 @lru_cache(maxsize=64)

@@ -28,6 +28,7 @@ WHY: Final = {
     "instance_gone": "its executor was restarted and does not know it any more",
     "killed_by_user": "somebody ended it",
     "late_outcome": "the run before it ended well after all",
+    "clock": "the clock was ahead when it was planned, and was set back: it will come at its time",
     "paused": "all schedules are paused",
     "stopped": "its job was stopped",
     "deleted": "its job was deleted",

@@ -25,6 +25,7 @@ MADE_BY: Final = {
     RunReason.STOPPED: (JobAction.STOP, JobAction.SYNC),
     RunReason.DELETED: (JobAction.DELETE,),
     RunReason.CALENDAR: (JobAction.CALENDAR,),
+    RunReason.CLOCK: (JobAction.CLOCK,),
     RunReason.PAUSED: (JobAction.PAUSE,),
 }
 """Which changes of a job cancel its runs for which reason."""

@@ -16,7 +16,7 @@ from xwheel_why.words import moment, quoted, who
 NONE: Final = "NONE"
 """The schedule type of jobs without a schedule."""
 
-RESETS: Final = frozenset({JobAction.STOP, JobAction.DELETE, JobAction.START, JobAction.CALENDAR})
+RESETS: Final = frozenset({JobAction.STOP, JobAction.DELETE, JobAction.START, JobAction.CALENDAR, JobAction.CLOCK})
 """Changes after which a job fires from its next due time on, or not at all."""
 
 STOPS: Final = frozenset({JobAction.STOP, JobAction.SYNC, JobAction.RELEASE})

@@ -99,6 +99,16 @@ def changed_calendar(world: World) -> tuple[int, int]:
     return job_id, FIRST
 
 
+@happens(RunReason.CLOCK)
+def set_back(world: World) -> tuple[int, int]:
+    job_id = planned(world)
+    world.node.clock.step_wall(-86_400_000)
+    world.node.keep_lease()
+    world.node.scheduler.management.set_back.step(world.node.clock.now_ms())
+    world.node.clock.step_wall(86_400_000)
+    return job_id, FIRST
+
+
 @happens(RunReason.PAUSED)
 def paused(world: World) -> tuple[int, int]:
     job_id = planned(world)
