@@ -159,6 +159,24 @@ def test_a_run_on_its_way_is_left_alone_and_the_delay_counts_from_its_end(node: 
     assert node.load(job.id).next_fire_ms == node.clock.now_ms() + 20_000
 
 
+def test_a_job_that_has_not_fired_yet_is_planned_from_now_on(node: HandNode) -> None:
+    node.clock.step_wall(DAY_MS)
+    job = node.job(schedule_type="CRON", schedule_conf="0 0 * * * ?")
+    set_clock(node, -DAY_MS)
+    now_ms = node.clock.now_ms()
+    assert node.load(job.id).next_fire_ms == now_ms - now_ms % HOUR_MS + HOUR_MS
+
+
+def test_a_retry_stays(node: HandNode) -> None:
+    node.clock.step_wall(DAY_MS)
+    job = node.job(schedule_conf="20", max_retries=1, retry_delay_ms=600_000)
+    node.run_for(21_000, step_ms=1000)
+    (run,) = node.answer()
+    node.finish([run], RunState.FAILED)
+    set_clock(node, -DAY_MS)
+    assert [one.state for one in node.runs(job.id) if one.origin is Origin.RETRY] == [RunState.PLANNED]
+
+
 def test_what_was_planned_is_cancelled_with_the_reason_and_the_change_is_written_down(node: HandNode) -> None:
     node.clock.step_wall(DAY_MS)
     job = node.job(schedule_conf="1")
