@@ -36,7 +36,7 @@ MISSING = 10**6
 
 @pytest.mark.long
 def test_a_failover_loses_doubles_and_skips_nothing(tmp_path: Path) -> None:
-    """The standby takes over after 5 s; lateness stays under that and a lease."""
+    """The standby takes over after 5 s."""
     with databases(PAIR, tmp_path) as fresh:
         result = run(fresh(), tmp_path, ["failover"], rate=RATE, before_s=3)
     check_held(result, 10 * RATE)

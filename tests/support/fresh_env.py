@@ -31,7 +31,7 @@ ALONE = (("xwheel", ""), ("xwheel", "core-server"))
 """The core by itself: distributions with an extra."""
 
 SUITE = (
-    *("holidays", "hypothesis", "psycopg", "psycopg-binary", "pymysql"),
+    *("cronsim", "holidays", "hypothesis", "psycopg", "psycopg-binary", "pymysql"),
     *("pytest", "pytest-timeout", "pytest-xdist", "trustme"),
 )
 """What its tests use besides."""
