@@ -63,7 +63,7 @@ def test_u14_make_run_tells_of_each_step_that_takes_long() -> None:
     assert "once" in lines[0]
     assert lines[0].startswith("echo ")
     installs = [line for line in lines if " pip install " in line or " -m venv " in line]
-    assert len(installs) == 2
+    assert len(installs) == 3  # the environment, what builds, the node
     assert all("tests/support/narrate.py" in line for line in installs)
     # U18: what a node with its console needs, and no more
     assert "'.[server]' --editable plugins/accounts" in installs[-1]
