@@ -122,7 +122,7 @@ MISTAKES ?= 10
 # killed nodes, sieges, random faults, pages. What computes runs next to what waits, the longest first
 gate: $(READY)
 	+$(SIDE_BY_SIDE) 3 homes $(NPM)
-	+$(SIDE_BY_SIDE) 4 console-itself plugins on-postgresql on-mariadb $(PAGES) soak mutants core docs stubs SAMPLE=$(MISTAKES)
+	+$(SIDE_BY_SIDE) 4 on-postgresql on-mariadb console-itself plugins $(PAGES) soak mutants core docs stubs SAMPLE=$(MISTAKES)
 	+$(SIDE_BY_SIDE) 2 long wheel
 	@$(STAGES) table
 
