@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -37,15 +35,6 @@ MAX_APP_NAME: Final = 64
 ARRAY_GENERATION: Final = 3
 REPORTED: Final = 5  # items that the message of an answer names; the data names all
 # only names of HTML: "<init>" in a Java stack trace and "<module>" in a Python one are text
-_NAMES: Final = (
-    "article|aside|audio|base|blockquote|body|button|canvas|center|code|dd|del|div|dl|dt|em|embed|fieldset|font|"
-    "footer|form|frame|h[1-6]|head|header|hr|html|iframe|img|input|ins|label|li|link|main|meta|nav|object|ol|option|"
-    "pre|script|section|select|small|source|span|strike|strong|style|sub|sup|svg|table|tbody|td|textarea|tfoot|th|"
-    "thead|title|tr|tt|ul|video"
-)
-_BREAK: Final = re.compile(r"<br\s*/?>|</p\s*>", re.IGNORECASE)
-_TAG: Final = re.compile(rf"</?(?:[abipsu]|(?i:{_NAMES}))(?:[\s/][^<>]*)?>|<!--[^<>]*-->")
-_ENTITY: Final = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")
 
 
 class NotPostError(errors.WireError):
@@ -233,7 +222,7 @@ def _unknown_group(app_name: str) -> errors.WireError:
 
 
 def _outcome(item: CallbackItem, reporter: Reporter) -> Outcome:
-    reason, message = reported(item.reason, item.message if item.job_id else to_plain(item.message))
+    reason, message = reported(item.reason, item.message)
     is_given_back = reason is RunReason.FAILED_OVER and bool(item.job_id and item.instance)
     if reason is RunReason.FAILED_OVER and not is_given_back:
         reason = RunReason.PLAIN  # it would get a further attempt
@@ -287,13 +276,3 @@ def _partly(refused: Sequence[BadItem], settled: Sequence[BadItem], total: int, 
     # Java executors cannot parse an answer whose data is anything but text
     rows = [{"logId": entry.run_id, "code": contract.FAIL, "msg": entry.error} for entry in report]
     return Response(code=contract.OK, message=message, data=encode(rows).decode())
-
-
-def to_plain(message: str) -> str:
-    """Return a message without markup: breaks become new lines, tags go, entities become characters."""
-    if "<" in message:
-        message = _TAG.sub("", _BREAK.sub("\n", message))
-    if "&" in message:
-        # after the tags: an escaped tag was meant to be read as text
-        message = _ENTITY.sub(lambda found: html.unescape(found[0]).replace("\xa0", " ").replace("\x00", ""), message)
-    return message

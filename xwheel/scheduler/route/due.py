@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from xwheel.errors import NoExecutorYetError, PluginError, RouteError
-from xwheel.model import Job, Origin, Run, RunReason, RunState
+from xwheel.model import Job, Origin, RegisteredExecutor, Run, RunReason, RunState
 from xwheel.scheduler.executors.registry import ExecutorRegistry, is_spared
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.job_cache import JobCache
@@ -71,8 +71,7 @@ class DueRouting:
                 batch.close(run, RunState.REFUSED, RunReason.NO_ROUTE, str(error))
                 continue
             if chosen:
-                # a shard that is tried again has one of them
-                executors = [chosen[run.shard_index % len(chosen)]] if run.attempt > 1 else chosen
+                executors = [_one_for(run, chosen, now_ms)] if run.attempt > 1 else chosen
                 if job.wait_for_executor_s > 0 and (late := self._put_off(run, job, executors, now_ms)):
                     absent.append(late)
                 else:
@@ -190,6 +189,12 @@ def _able(run: Run, live: Executors) -> Executors:
         return live
     among = run.address.split(" ")
     return [item for item in live if item.address in among]
+
+
+def _one_for(run: Run, chosen: Executors, now_ms: int) -> RegisteredExecutor:
+    """Return the executor for a shard that is tried again: another one each time, and none that did not answer."""
+    well = [item for item in chosen if item.suspect_until_ms <= now_ms] or chosen
+    return well[(run.shard_index + run.attempt - 1) % len(well)]
 
 
 def _own_line(job: Job) -> Line:

@@ -203,11 +203,13 @@ def test_an_xwheel_executor_tells_the_state_itself(api: Api) -> None:
     assert (api.run(2).state, api.run(2).reason) == (RunState.FAILED, "")
 
 
-def test_markup_of_foreign_executors_becomes_text(api: Api) -> None:
+@pytest.mark.parametrize(
+    "message", ["count<b and b>0", "first<br>second", "&lt;b&gt; &amp; x", "at Foo.<init>(Foo.java:1)", "<!-- a -->"]
+)
+def test_r50_messages_of_foreign_executors_stay_as_they_were_sent(api: Api, message: str) -> None:
     api.running(1)
-    message = 'first<br>second<br/><span style="color:red">&lt;b&gt; &amp; x</span> at Foo.<init>(Foo.java:1)'
     api.report_in("/api/callback", [{"logId": 1, "handleCode": 500, "handleMsg": message}])
-    assert api.run(1).message == "first\nsecond\n<b> & x at Foo.<init>(Foo.java:1)"
+    assert api.run(1).message == message
 
 
 @pytest.mark.parametrize(

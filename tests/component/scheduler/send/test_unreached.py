@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.component.scheduler.send.conftest import AWAY, HOME, ends, send
+from tests.support.lines import bodies_of
 from tests.support.node import HandNode
 from xwheel.model import Job, Run, RunState
 from xwheel.scheduler.executors.registry import SPARED_MS
@@ -94,7 +95,7 @@ def test_a_run_for_one_executor_goes_nowhere_else(node: HandNode) -> None:
     assert run.address == HOME
 
 
-def test_a_shard_of_a_broadcast_waits_and_the_others_go(node: HandNode) -> None:
+def test_a_shard_of_a_broadcast_goes_on_with_another_and_the_others_stay(node: HandNode) -> None:
     node.register(AWAY)
     job = node.job(enabled=False, wait_for_executor_s=60, route_strategy="SHARDING_BROADCAST")
     node.scheduler.management.run_now.run(job.id)
@@ -106,10 +107,41 @@ def test_a_shard_of_a_broadcast_waits_and_the_others_go(node: HandNode) -> None:
             node.reply(error="timed out")
     node.write_answers()
     node.run_for(3000)
-    assert node.sent == []
+    (parcel,) = node.sent
+    assert parcel.executor.address == AWAY
     found = sorted((str(run.state), run.reason, run.shard_index) for run in node.runs(job.id))
-    assert [item[:2] for item in found] == [("dispatching", ""), ("planned", ""), ("refused", "failed_over")]
-    assert found[1][2] == found[2][2]
+    assert [item[:2] for item in found] == [("dispatching", ""), ("dispatching", ""), ("refused", "failed_over")]
+    assert found[2][2] == parcel.shards[0].run.shard_index
+
+
+def test_r49_a_shard_that_is_tried_again_goes_to_one_that_answers(node: HandNode) -> None:
+    dead, *well = HOME, "http://10.0.0.2:9002", "http://10.0.0.3:9003"
+    node.register(*well)
+    job = node.job(enabled=False, max_retries=3, retry_delay_ms=0, route_strategy="SHARDING_BROADCAST")
+    node.scheduler.management.run_now.run(job.id)
+    node.run_for(300)
+    for _ in range(3):
+        while node.sent:
+            if node.sent[0].executor.address == dead:
+                node.reply(error="no connection", sent=False)
+            else:
+                node.reply(body=bodies_of(node.sent[0], True, ""))
+        node.write_answers()
+        node.run_for(300)
+    ran = {run.shard_index: run.address for run in node.runs(job.id) if run.state is RunState.RUNNING}
+    assert sorted(ran) == [0, 1, 2]
+    assert dead not in ran.values()
+
+
+def test_r49_a_shard_that_fails_is_tried_by_each_executor_in_turn(node: HandNode) -> None:
+    node.register("http://10.0.0.2:9002", "http://10.0.0.3:9003")
+    job = node.job(enabled=False, max_retries=2, retry_delay_ms=0, route_strategy="SHARDING_BROADCAST")
+    node.scheduler.management.run_now.run(job.id)
+    for _ in range(3):
+        node.run_for(300)
+        node.finish(node.answer(), RunState.FAILED)
+    tried = {(run.shard_index, run.address) for run in node.runs(job.id)}
+    assert len(tried) == 9
 
 
 def test_without_a_wait_it_is_refused_and_later_runs_still_try(node: HandNode) -> None:
