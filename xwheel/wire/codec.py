@@ -12,6 +12,7 @@ outcomes inside these are spelled as in XXL-JOB's own messages; the rest is shor
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
@@ -59,15 +60,35 @@ _decoder = msgspec.json.Decoder()
 
 
 def parse(body: bytes) -> Any:
-    """Decode JSON. Raises WireError: empty, not JSON, not UTF-8, or nested too deeply."""
+    """Decode JSON, and what peers write as if it were JSON. Raises WireError: empty, not JSON, or nested too deeply.
+
+    That is NaN and numbers without end, for the reader of the field to judge; and halves of surrogate pairs and bytes
+    that are no UTF-8, which become replacement characters. So what one item says wrongly refuses no other.
+    """
     if not body or body.isspace():
         raise WireError("request body is empty")
     try:
         return _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise WireError(f"request body is not JSON: {error}") from None
+        try:
+            return _readable(json.loads(body.decode(errors="replace")))
+        except ValueError:
+            raise WireError(f"request body is not JSON: {error}") from None
+        except RecursionError:
+            raise WireError("request body is nested too deeply") from None
     except RecursionError:
         raise WireError("request body is nested too deeply") from None
+
+
+def _readable(value: Any) -> Any:
+    """Return decoded JSON with each half of a surrogate pair replaced: no such text can be stored or sent on."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_readable(item) for item in value]
+    if isinstance(value, dict):
+        return {_readable(name): _readable(item) for name, item in value.items()}
+    return value
 
 
 def parse_object(body: bytes) -> dict[str, Any]:

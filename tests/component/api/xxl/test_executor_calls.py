@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -201,6 +202,33 @@ def test_an_xwheel_executor_tells_the_state_itself(api: Api) -> None:
     assert api.report_in("/api/callback", encode_callbacks(items)).json["code"] == 200
     assert (api.run(1).state, api.run(1).reason, api.run(1).message) == (RunState.KILLED, "killed", "<b>as is</b>")
     assert (api.run(2).state, api.run(2).reason) == (RunState.FAILED, "")
+
+
+HALF, NO_UTF8 = rb'"a\ud800b"', b'"a\xff\xfeb"'
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (b'"handleCode":500,"handleMsg":' + HALF, "a\ufffdb"),
+        (b'"handleCode":500,"handleMsg":' + NO_UTF8, "a\ufffd\ufffdb"),
+        (b'"handleCode":500,"handleMsg":"\\\\ud800"', "\\ud800"),
+        (b'"handleCode":500,"handleMsg":NaN', "null"),
+        (b'"handleCode":NaN', None),
+        (b'"handleCode":1e999', None),
+        (b'"handleCode":-Infinity', None),
+    ],
+)
+def test_r40_what_one_item_says_wrongly_is_its_own_fault(api: Api, said: bytes, message: str | None) -> None:
+    api.running(1, 2)
+    body = b'[{"logId":1,' + said + b'},{"logId":2,"handleCode":200}]'
+    answer = api.report_in("/api/callback", body).json
+    assert api.run(2).state is RunState.SUCCEEDED
+    if message is None:
+        assert api.run(1).state is RunState.RUNNING
+        assert [row["logId"] for row in json.loads(answer["data"])] == [1]
+    else:
+        assert (api.run(1).state, api.run(1).message) == (RunState.FAILED, message)
 
 
 @pytest.mark.parametrize(
