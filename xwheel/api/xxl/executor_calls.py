@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Final
 
 import falcon
@@ -12,7 +13,7 @@ import falcon
 from xwheel import errors
 from xwheel.api.http.auth import Caller, ExecutorGate, UnknownCallerError, actor_of_caller
 from xwheel.api.http.body import BodyTooLargeError, read_body
-from xwheel.api.http.errors import RETRY_AFTER_S, new_incident
+from xwheel.api.http.errors import RETRY_AFTER_S, new_incident, problem_of
 from xwheel.api.http.places import Places
 from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.group_calls import PluginCalls
@@ -152,12 +153,16 @@ class ExecutorCalls:
 
 
 def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _params: object) -> None:
-    """Answer a failure in the envelope, with HTTP status 200, or 413 for a body that is too large."""
+    """Answer a failure in the envelope, with HTTP status 200, or 413 for a body that is too large.
+
+    It is 503 where the call may be right and cannot be done now, as in an outage of the database: no item is to blame.
+    """
+    problem = problem_of(error)
     if isinstance(error, BodyTooLargeError):
         resp.status = 413
         response = Response(code=contract.FAIL, message=f"body: {error}")
-    elif isinstance(error, errors.BusyError):
-        resp.status = 503
+    elif problem is not None and problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        resp.status = problem.status
         resp.set_header("Retry-After", RETRY_AFTER_S)
         response = Response(code=contract.FAIL, message=str(error))
     elif isinstance(error, errors.XwheelError):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.component.api.conftest import LIMIT, Api
 from tests.support.rows import make_run
-from xwheel.errors import StorageError
+from xwheel.errors import DatabaseUnreachableError, StorageError
 from xwheel.model import RegisteredExecutor, RunState
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.wire.codec import encode_callbacks, encode_registry, read_refusals
@@ -336,15 +336,19 @@ def test_a_callback_that_cannot_be_read_is_code_500(api: Api, body: bytes) -> No
     assert api.report_in("/api/callback", [{"logId": 1, "handleCode": 200}]).json["code"] == 200
 
 
-def test_a_storage_failure_leaves_the_outcomes_with_the_executor(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [StorageError("the disk is full"), DatabaseUnreachableError("it is away")])
+def test_r45_an_outage_has_an_answer_of_its_own_and_leaves_the_outcomes_with_the_executor(
+    api: Api, monkeypatch: pytest.MonkeyPatch, error: StorageError
+) -> None:
     api.running(1)
 
     def fail(self: object, outcomes: object) -> None:
-        raise StorageError("the disk is full")
+        raise error
 
     monkeypatch.setattr(Finisher, "finish", fail)
     answer = api.report_in("/api/callback", [{"logId": 1, "handleCode": 200}])
-    assert (answer.status_code, answer.json["code"]) == (200, 500)
+    assert (answer.status_code, answer.json["code"], answer.headers["retry-after"]) == (503, 500, "1")
+    assert str(error) in answer.json["msg"]
     assert api.run(1).state is RunState.RUNNING
 
 
