@@ -247,13 +247,13 @@ docs: $(READY)
 clean:
 	rm -rf $(VENV) build dist *.egg-info xwheel/*.c xwheel/*.cpp xwheel/*.so
 
-# the editable install builds the extension (without a compiler the Python twin does, which 'make test' refuses);
-# the stamps make later calls start at once
 # what a list of pyproject.toml names, and not the core once more, which would be compiled again
 add = $(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); print(*project$2, sep="\n")' \
 	> $(VENV)/$1.txt && $(NARRATE) $(BIN)/python -m pip install --requirement $(VENV)/$1.txt
 extra = $(call add,$1,["project"]["optional-dependencies"]["$1"]) && touch $@
 
+# the editable install builds the extension (without a compiler the Python twin does, which 'make test' refuses);
+# the stamps make later calls start at once
 $(NODE): $(SOURCES)
 	@echo "preparing $(VENV), once: packages are installed and the time ring is compiled, half a minute or more"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xwheel needs Python 3.11 or newer")'

@@ -42,15 +42,15 @@ MISTAKES = [
     ),
     Mistake(
         file="xwheel/scheduler/jobs/set_back.py",
-        old="        runs.free_skipped(conn, again, now_ms)\n",
+        old="            runs.free_skipped(conn, ids, now_ms)\n",
         new="",
         why="What was skipped while the clock was ahead does not run at its time either.",
         tests=("tests/component/scheduler/jobs/test_set_back.py",),
     ),
     Mistake(
         file="xwheel/scheduler/jobs/jobs.py",
-        old="        self._cancel_planned(conn, [job.id], reason, now_ms, (Origin.SCHEDULE,))",
-        new="        self._cancel_planned(conn, [job.id], reason, now_ms)",
+        old="        self._cancel_planned(conn, [job.id for job, _ in fires], reason, now_ms, (Origin.SCHEDULE,))",
+        new="        self._cancel_planned(conn, [job.id for job, _ in fires], reason, now_ms)",
         why="A clock that is set back cancels retries.",
         tests=("tests/component/scheduler/jobs/test_set_back.py",),
     ),

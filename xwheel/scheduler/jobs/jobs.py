@@ -360,16 +360,23 @@ class JobManager:
             return job
         return self.start_locked(conn, job, now_ms)
 
-    def plan_again(self, conn: Connection, job: Job, reason: RunReason, now_ms: int) -> Job:
-        """Cancel the planned fires of a locked, started job, forget its last one, and write its next fire, if any.
+    def plan_again(
+        self, conn: Connection, fires: Sequence[tuple[Job, int | None]], reason: RunReason, now_ms: int
+    ) -> list[Job]:
+        """Cancel the planned fires of locked, started jobs, forget their last ones, and write the next ones, if any.
 
-        Its retries stay, and so does the run on its way for whose end a fixed delay waits.
+        Retries stay, and so does the run on its way for whose end a fixed delay waits.
         """
-        self._cancel_planned(conn, [job.id], reason, now_ms, (Origin.SCHEDULE,))
-        values = {"anchor_ms": job.anchor_ms, "last_fire_ms": None, "revision": job.revision + 1, "updated_ms": now_ms}
-        if job.awaits_root is None or job.awaits_root not in runs.find_open_roots(conn, {job.awaits_root}):
-            values |= {"next_fire_ms": self.timetable.next_fire(job, now_ms), "awaits_root": None}
-        return jobs.update_job(conn, job.id, values)
+        self._cancel_planned(conn, [job.id for job, _ in fires], reason, now_ms, (Origin.SCHEDULE,))
+        awaited = {job.awaits_root for job, _ in fires if job.awaits_root is not None}
+        still_open = runs.find_open_roots(conn, awaited) if awaited else set()
+        saved: list[Job] = []
+        for job, next_ms in fires:
+            values = {"anchor_ms": job.anchor_ms, "last_fire_ms": None, "revision": job.revision + 1}
+            if job.awaits_root not in still_open:
+                values |= {"next_fire_ms": next_ms, "awaits_root": None}
+            saved.append(jobs.update_job(conn, job.id, {**values, "updated_ms": now_ms}))
+        return saved
 
     def start_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
         """Enable a locked job from its next due time on."""

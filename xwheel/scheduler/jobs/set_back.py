@@ -15,14 +15,13 @@ from xwheel.errors import FieldError, PluginError
 from xwheel.model import Job, Origin, RunReason
 from xwheel.model.versions import JobAction
 from xwheel.scheduler.cluster.contract import Lease
-from xwheel.scheduler.jobs.jobs import JobManager
+from xwheel.scheduler.jobs.jobs import BATCH, JobManager
 from xwheel.scheduler.jobs.versions import JobStep
 from xwheel.storage import jobs, runs
 from xwheel.storage.database.engine import Connection
 
 logger = logging.getLogger(__name__)
 
-BATCH: Final = 100  # jobs in a transaction: claims of the same jobs wait no longer than that takes
 INTERVAL_MS: Final = 1000
 
 
@@ -79,15 +78,20 @@ class SetBackLoop:
         manager.recall(conn, [job.id for job in found], (Origin.SCHEDULE,))
         again = {job.id: replace(job, anchor_ms=_anchor_of(job, now_ms)) for job in found}
         manager.timetable.need(again.values(), now_ms)
-        runs.free_skipped(conn, again, now_ms)
-        steps: list[JobStep] = []
-        for job in found:
+        fires: list[tuple[Job, int | None]] = []
+        for job in again.values():
             try:
-                steps.append(JobStep(job, manager.plan_again(conn, again[job.id], RunReason.CLOCK, now_ms)))
+                fires.append((job, manager.timetable.next_fire(job, now_ms)))
             except (FieldError, PluginError, ValueError, OverflowError) as error:
                 logger.warning("job %d has times that have not come, and cannot be planned again: %s", job.id, error)
-        manager.history.record(conn, JobAction.CLOCK, steps, now_ms)
-        return len(steps)
+        if fires:
+            ids = [job.id for job, _ in fires]
+            runs.free_skipped(conn, ids, now_ms)
+            saved = manager.plan_again(conn, fires, RunReason.CLOCK, now_ms)
+            before = {job.id: job for job in found}
+            steps = [JobStep(before[job.id], job) for job in saved]
+            manager.history.record(conn, JobAction.CLOCK, steps, now_ms)
+        return len(fires)
 
 
 def _is_ahead(job: Job, latest_ms: int) -> bool:
