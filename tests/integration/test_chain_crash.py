@@ -24,7 +24,7 @@ from tests.support.ports import free_port
 from tests.support.rows import job_values
 from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
-from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run
+from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run, RunReason
 from xwheel.node.loops import Scheduler
 from xwheel.node.pipeline import Core
 from xwheel.storage import executors as groups
@@ -214,13 +214,14 @@ def test_a_chain_survives_a_node_that_is_killed(tmp_path: Path, new_database: Ca
         item
         for root in roots
         for item in (
-            (root, START, 0, 1, "succeeded", None),
-            (root, START, 1, 1, "succeeded", None),
-            (root, LEFT, 0, 1, "failed", f"{list_of_shards} {root}"),
-            (root, LEFT, 0, 2, "succeeded", f"{list_of_shards} {root}"),
-            (root, RIGHT, 0, 1, "succeeded", None),
-            (root, JOINED, 0, 1, "succeeded", "left right"),
+            (root, START, 0, "succeeded", None),
+            (root, START, 1, "succeeded", None),
+            (root, LEFT, 0, "failed", f"{list_of_shards} {root}"),
+            (root, LEFT, 0, "succeeded", f"{list_of_shards} {root}"),
+            (root, RIGHT, 0, "succeeded", None),
+            (root, JOINED, 0, "succeeded", "left right"),
         )
     )
-    found = Counter((run.chain_id, run.job_id, run.shard_index, run.attempt, str(run.state), run.param) for run in rows)
-    assert found == expected
+    # no one ran an attempt that failed over: its executor was not reached in time, and the next one followed
+    found = [run for run in rows if run.reason != RunReason.FAILED_OVER]
+    assert Counter((run.chain_id, run.job_id, run.shard_index, str(run.state), run.param) for run in found) == expected
