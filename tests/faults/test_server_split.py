@@ -75,7 +75,7 @@ def test_two_primaries_are_noticed_and_the_runs_of_the_wrong_one_listed(
     lost = {key for key, run in sent.items() if key not in known or known[key].dispatched_ms != run.dispatched_ms}
     assert len(lost) > len(site.planned)
     assert lost <= _listed(caplog.text)
-    assert later <= known.keys()
+    assert later <= known.keys() | lost  # a request that left before may arrive late
 
 
 @pytest.mark.long

@@ -100,6 +100,20 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/scheduler/route/due.py",
+        old="    well = [item for item in chosen if item.suspect_until_ms <= now_ms] or chosen",
+        new="    well = chosen",
+        why="A shard that is tried again goes to an executor that did not answer (R49).",
+        tests=("tests/component/scheduler/send/test_unreached.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/route/due.py",
+        old="    return well[(run.shard_index + run.attempt - 1) % len(well)]",
+        new="    return well[run.shard_index % len(well)]",
+        why="A shard that is tried again goes to the executor on which it failed (R49).",
+        tests=("tests/component/scheduler/send/test_unreached.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/route/due.py",
         old="if now_ms < said.until_ms or may_wait:",
         new="if now_ms < said.until_ms:",
         why="Each fire of a job would ask an executor that takes none yet, and not the oldest alone.",
@@ -146,6 +160,13 @@ MISTAKES: Final = [
         new="return is_sent",
         why="A run that has begun could be reported as given back, and would be executed twice.",
         tests=("tests/component/scheduler/send/test_early.py",),
+    ),
+    Mistake(
+        file="xwheel/api/xxl/executor_calls.py",
+        old="    elif problem is not None and problem.status == HTTPStatus.SERVICE_UNAVAILABLE:",
+        new="    elif isinstance(error, errors.BusyError):",
+        why="An outage of the database has the answer of a call that is wrong (R45).",
+        tests=("tests/component/api/xxl/test_executor_calls.py",),
     ),
     Mistake(
         file="xwheel/api/xxl/executor_calls.py",

@@ -65,6 +65,20 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/wire/codec.py",
+        old="        return float(digits)",
+        new="        raise",
+        why="A number of thousands of digits in one item refuses the outcomes next to it (R40).",
+        tests=("tests/component/api/xxl/test_executor_calls.py",),
+    ),
+    Mistake(
+        file="xwheel/wire/codec.py",
+        old='        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")',
+        new="        return value",
+        why="Half of a surrogate pair in a message is no text that a database takes (R40).",
+        tests=("tests/component/api/xxl/test_executor_calls.py",),
+    ),
+    Mistake(
+        file="xwheel/wire/codec.py",
         old="if type(value) is int:",
         new="if isinstance(value, int):",
         why="true would be read as the number 1.",

@@ -62,8 +62,8 @@ _decoder = msgspec.json.Decoder()
 def parse(body: bytes) -> Any:
     """Decode JSON, and what peers write as if it were JSON. Raises WireError: empty, not JSON, or nested too deeply.
 
-    That is NaN and numbers without end, for the reader of the field to judge; and halves of surrogate pairs and bytes
-    that are no UTF-8, which become replacement characters. So what one item says wrongly refuses no other.
+    That is NaN and numbers of thousands of digits, for the reader of the field to judge; and halves of surrogate pairs
+    and bytes that are no UTF-8, which become replacement characters. So what one item says wrongly refuses no other.
     """
     if not body or body.isspace():
         raise WireError("request body is empty")
@@ -71,13 +71,21 @@ def parse(body: bytes) -> Any:
         return _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         try:
-            return _readable(json.loads(body.decode(errors="replace")))
+            return _readable(json.loads(body.decode(errors="replace"), parse_int=_whole))
         except ValueError:
             raise WireError(f"request body is not JSON: {error}") from None
         except RecursionError:
             raise WireError("request body is nested too deeply") from None
     except RecursionError:
         raise WireError("request body is nested too deeply") from None
+
+
+def _whole(digits: str) -> int | float:
+    """Return a whole number, or infinity for one with more digits than Python reads (some thousands)."""
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)
 
 
 def _readable(value: Any) -> Any:

@@ -35,7 +35,6 @@ EXECUTORS: Final = "EXECUTOR"
 MAX_APP_NAME: Final = 64
 ARRAY_GENERATION: Final = 3
 REPORTED: Final = 5  # items that the message of an answer names; the data names all
-# only names of HTML: "<init>" in a Java stack trace and "<module>" in a Python one are text
 
 
 class NotPostError(errors.WireError):

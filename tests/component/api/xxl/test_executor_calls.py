@@ -217,6 +217,7 @@ HALF, NO_UTF8 = rb'"a\ud800b"', b'"a\xff\xfeb"'
         (b'"handleCode":NaN', None),
         (b'"handleCode":1e999', None),
         (b'"handleCode":-Infinity', None),
+        (b'"handleCode":-' + b"9" * 5000, None),
     ],
 )
 def test_r40_what_one_item_says_wrongly_is_its_own_fault(api: Api, said: bytes, message: str | None) -> None:
