@@ -27,7 +27,7 @@ CORE := $(VENV)/core/.ready
 # most tests wait for processes and servers more than they compute
 JOBS ?= 4
 NPM := plugins/console/vendor/node_modules/.package-lock.json
-# for each of three suites at once
+# for each of the suites that run at once
 SUITE_JOBS ?= 2
 # says every few seconds what a silent command does
 NARRATE := PIP_PROGRESS_BAR=off PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COLOR=1 $(PYTHON) tests/support/narrate.py
@@ -122,12 +122,11 @@ MISTAKES ?= 10
 # killed nodes, sieges, random faults, pages. What computes runs next to what waits, the longest first
 gate: $(READY)
 	+$(SIDE_BY_SIDE) 3 homes $(NPM)
-	+$(SIDE_BY_SIDE) 4 on-postgresql on-mariadb console-itself plugins $(PAGES) soak mutants core docs stubs SAMPLE=$(MISTAKES)
-	+$(SIDE_BY_SIDE) 2 long wheel
+	+$(SIDE_BY_SIDE) 4 long on-postgresql on-mariadb console-itself plugins $(PAGES) wheel soak mutants core docs stubs SAMPLE=$(MISTAKES)
 	@$(STAGES) table
 
 long: $(READY)
-	$(PYTEST) -n $(JOBS) --dist loadfile -m 'long and not nightly'
+	$(PYTEST) -n $(SUITE_JOBS) --dist loadfile -m 'long and not nightly'
 
 # the rest of what is known to find faults, for hours in which nothing waits: many examples, all generations of other executors, a million
 # rows, 64 nodes, schemathesis at length, every mistake of tests/mutants, seeds of random faults, guards taken out of nodes
@@ -179,10 +178,11 @@ stubs: $(READY)
 # alone, without the finder of the editable install, which would find what a wheel lacks
 wheel: $(READY)
 	rm -rf build/wheel
-	mkdir -p build/wheel
+	mkdir -p build/wheel/sources
 	$(STAGE) env XWHEEL_REQUIRE_EXTENSIONS=1 $(BIN)/python -m build --no-isolation --outdir build/wheel/dist > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
+	tar -c --exclude node_modules --exclude build $(SERVER:%=plugins/%) | tar -x -C build/wheel/sources # whose tests run meanwhile
 	$(STAGE) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-		--wheel-dir build/wheel/plugins $(SERVER:%=./plugins/%)
+		--wheel-dir build/wheel/plugins $(SERVER:%=build/wheel/sources/plugins/%)
 	$(BIN)/python -m tests.support.wheel_files build/wheel/dist/*.whl build/wheel/plugins/*.whl
 	$(PYTHON) -m venv build/wheel/venv
 	$(STAGE) build/wheel/venv/bin/pip install --quiet --disable-pip-version-check --find-links build/wheel/plugins "$$(echo build/wheel/dist/*.whl)[server]"

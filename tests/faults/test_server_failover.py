@@ -34,7 +34,7 @@ RATE = 100
 MISSING = 10**6
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_failover_loses_doubles_and_skips_nothing(tmp_path: Path) -> None:
     """The standby takes over after 5 s."""
     with databases(PAIR, tmp_path) as fresh:

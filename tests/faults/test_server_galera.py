@@ -226,7 +226,7 @@ def test_a_read_sees_what_another_member_committed_before_it(members: tuple[Data
         assert conn.execute(text("SELECT @@SESSION.wsrep_sync_wait")).scalar_one() == 7
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_member_that_is_lost_loses_doubles_and_skips_nothing(tmp_path: Path) -> None:
     """Two nodes on two members; one of these is killed under load, and joins again."""
     with databases(GALERA, tmp_path) as fresh:

@@ -34,7 +34,7 @@ NAMED = {
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) if name == "test_tasks" else name for name in SUITES]
+    "name", [pytest.param(name, marks=pytest.mark.nightly) if name == "test_tasks" else name for name in SUITES]
 )
 def test_suite(name: str) -> None:
     done = subprocess.run(

@@ -19,7 +19,7 @@ from xwheel_devtools.testing.processes import NodeProcess
 pytestmark = pytest.mark.processes
 
 STRANGER, HOME = "127.0.0.2", "127.0.0.1"
-SIGN_INS = 25
+SIGN_INS = 10
 JUDGED = 5
 """So many wrong passwords of strangers are judged while a sign-in waits, at most: one that is judged already, and what
 comes while its own answer travels. Places are given in the order of asking, one to an address."""
