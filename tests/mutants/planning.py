@@ -21,6 +21,13 @@ MISTAKES = [
     ),
     Mistake(
         file="xwheel/scheduler/jobs/set_back.py",
+        old="        if at_ms - self._since_ms < SETTLED_MS:",
+        new="        if False:",
+        why="A clock that goes back for some seconds plans all jobs again.",
+        tests=("tests/component/scheduler/jobs/test_set_back.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/jobs/set_back.py",
         old="        if steps != self._steps:",
         new="        if False:",
         why="A clock that is set back while a node runs is only noticed by the next node (R48).",

@@ -10,6 +10,7 @@ import pytest
 from tests.product.why.world import DAY_MS, HOUR_MS, MINUTE_MS, World, child_row
 from tests.support.rows import NOW
 from xwheel.model import Origin, RunReason, RunState
+from xwheel.scheduler.jobs.set_back import SETTLED_MS
 from xwheel.scheduler.records import Fate, Outcome
 from xwheel.storage.database.engine import Database
 
@@ -103,6 +104,8 @@ def changed_calendar(world: World) -> tuple[int, int]:
 def set_back(world: World) -> tuple[int, int]:
     job_id = planned(world)
     world.node.clock.step_wall(-86_400_000)
+    world.node.keep_lease()
+    world.node.clock.advance(SETTLED_MS)
     world.node.keep_lease()
     world.node.scheduler.management.set_back.step(world.node.clock.now_ms())
     world.node.clock.step_wall(86_400_000)

@@ -23,6 +23,7 @@ from xwheel.storage.database.engine import Connection
 logger = logging.getLogger(__name__)
 
 INTERVAL_MS: Final = 1000
+SETTLED_MS: Final = 30_000  # a clock that goes back and comes back sooner changes no plan
 
 
 @dataclass(eq=False, repr=False)
@@ -30,7 +31,8 @@ class SetBackLoop:
     """Finds started jobs that have times which have not come yet, and works out their next fires from now.
 
     Such times were written by a clock that was ahead: the fire after them would only come once that time comes again.
-    Jobs are looked at when this node gets their partition, and after each step of the clock.
+    Jobs are looked at when this node gets their partition, and after each step of the clock, once the clock has not
+    jumped for :data:`SETTLED_MS`.
     """
 
     manager: JobManager
@@ -41,14 +43,18 @@ class SetBackLoop:
     def __post_init__(self) -> None:
         self._looked_at: dict[int, int] = {}
         self._steps = 0
+        self._since_ms = self.manager.clock.monotonic_ms()  # of the last step, or the start
 
     def step(self, now_ms: int) -> int:
         """Look at what was not looked at since; return how long to wait in milliseconds."""
         if not self.lease.may_act():
             return INTERVAL_MS
         steps, epochs = self.clock_steps(), dict(self.lease.epochs)
+        at_ms = self.manager.clock.monotonic_ms()
         if steps != self._steps:
-            self._looked_at, self._steps = {}, steps
+            self._looked_at, self._steps, self._since_ms = {}, steps, at_ms
+        if at_ms - self._since_ms < SETTLED_MS:
+            return INTERVAL_MS
         came = {part: epoch for part, epoch in epochs.items() if self._looked_at.get(part) != epoch}
         if came:
             self._plan_again(sorted(came), now_ms)
