@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from xwheel_devtools.quickstart.run import EXECUTIONS_FILE
 
-from tests.integration.test_quickstart import child_of, has_lines, start, wait_for
+from tests.integration.test_quickstart import kill_node, start
 
 
 @pytest.mark.parametrize("kills", [0, pytest.param(1, marks=[pytest.mark.long, pytest.mark.nightly])])
@@ -20,8 +17,7 @@ def test_every_fire_runs_exactly_once(new_database: Callable[[], str], tmp_path:
     process = start(folder, "--seconds", "6", "--json", "--database", new_database())
     try:
         for _ in range(kills):
-            wait_for(process, lambda: has_lines(folder / EXECUTIONS_FILE, 4))
-            os.kill(wait_for(process, lambda: child_of(process.pid, "server")), signal.SIGKILL)
+            kill_node(process, folder, 4)
         output, errors = process.communicate(timeout=200)
     finally:
         process.kill()

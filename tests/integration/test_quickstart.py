@@ -73,14 +73,19 @@ def has_lines(path: Path, count: int) -> bool:
     return path.exists() and path.read_bytes().count(b"\n") >= count
 
 
+def kill_node(process: subprocess.Popen[str], folder: Path, lines: int) -> None:
+    """Kill a demonstration's node once handlers ran so often and all jobs are made, for which it needs the node."""
+    wait_for(process, lambda: has_lines(folder / EXECUTIONS_FILE, lines) and (folder / PLAN_FILE).exists())
+    os.kill(wait_for(process, lambda: child_of(process.pid, "server")), signal.SIGKILL)
+
+
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """A busy demonstration whose node is killed twice while runs are on their way."""
     folder = tmp_path_factory.mktemp("quickstart")
     process = start(folder, "--seconds", str(SECONDS), "--rate", str(RATE), "--json")
     for lines in (RATE, 4 * RATE):
-        wait_for(process, lambda n=lines: has_lines(folder / EXECUTIONS_FILE, n))
-        os.kill(wait_for(process, lambda: child_of(process.pid, "server")), signal.SIGKILL)
+        kill_node(process, folder, lines)
     output, errors = process.communicate(timeout=150)
     return Finished(folder, process.returncode, json.loads(output.splitlines()[-1]), errors)
 
