@@ -50,6 +50,7 @@ SETTLE_S: Final = 60
 LEAD_MS: Final = 2000
 REFRESH_S: Final = 0.5
 STOP_S: Final = 30
+OPEN: Final = "planned,dispatching,running"
 ENDLESS_S: Final = 10 * 365 * 86_400
 DOUBLED: Final = frozenset({FindingKind.DOUBLE, FindingKind.TWICE_PLANNED})
 PLAN_FILE: Final = "quickstart.json"
@@ -318,19 +319,13 @@ class _Demonstration:
             for child in children:
                 child.revive()
             try:
-                open_runs = sum(
-                    len(client.call("GET", "/api/v1/runs", params={"state": state, "limit": 1})["items"])
-                    for state in ("planned", "dispatching", "running")
-                )
-                waiting = [
-                    job
-                    for job in client.call("GET", "/api/v1/jobs", params={"limit": 1000})["items"]
-                    if job["next_fire_ms"]
-                ]
+                # jobs first, and all states at once: what a job fires, and what follows a run, is written with its end
+                jobs = client.call("GET", "/api/v1/jobs", params={"limit": 1000})["items"]
+                open_runs = client.call("GET", "/api/v1/runs", params={"state": OPEN, "limit": 1})["items"]
             except XwheelError as error:
                 logger.debug("the node does not answer: %s", error)
                 continue
-            if not open_runs and not waiting:
+            if not open_runs and not any(job["next_fire_ms"] for job in jobs):
                 return
 
     def _tell(self, verdict: Verdict, expected: int | None, restarts: Mapping[str, int]) -> None:
