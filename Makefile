@@ -175,12 +175,13 @@ stubs: $(READY)
 
 # the sources and the wheel as they would be published: what is in the wheel, the first steps with nothing but what it
 # asks for, then the tests of what only an installed wheel gets wrong, with the tools of the core's environment: its path
-# alone, without the finder of the editable install, which would find what a wheel lacks
+# alone, without the finder of the editable install, which would find what a wheel lacks. The plugins are built from copies,
+# because tests run in their own folders meanwhile
 wheel: $(READY)
 	rm -rf build/wheel
 	mkdir -p build/wheel/sources
 	$(STAGE) env XWHEEL_REQUIRE_EXTENSIONS=1 $(BIN)/python -m build --no-isolation --outdir build/wheel/dist > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
-	tar -c --exclude node_modules --exclude build $(SERVER:%=plugins/%) | tar -x -C build/wheel/sources # whose tests run meanwhile
+	tar -c --exclude node_modules --exclude build $(SERVER:%=plugins/%) | tar -x -C build/wheel/sources
 	$(STAGE) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--wheel-dir build/wheel/plugins $(SERVER:%=build/wheel/sources/plugins/%)
 	$(BIN)/python -m tests.support.wheel_files build/wheel/dist/*.whl build/wheel/plugins/*.whl

@@ -12,7 +12,7 @@ from tests.component.api.conftest import Api
 from tests.support.job_calls import SUCCESS, Tenant, definition
 from tests.support.paths import DOCS
 from tests.support.rows import make_executor
-from xwheel.errors import ConfigError
+from xwheel.errors import ConfigError, DatabaseUnreachableError
 from xwheel.model import BlockStrategy, MisfirePolicy, Origin, RunState
 from xwheel.storage import runs
 
@@ -209,6 +209,17 @@ def test_an_update_keeps_what_others_write_meanwhile(
     assert answer["code"] == code
     job = orders.job(job_id)
     assert (job.name, job.description) == (("mine", "edit 1\nauthor: Li Lei") if code == 200 else ("close", "edit 2"))
+
+
+def test_an_outage_answers_503(orders: Tenant, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = orders.add()
+
+    def fail(*_args: object, **_options: object) -> None:
+        raise DatabaseUnreachableError("it is away")
+
+    monkeypatch.setattr(api.parts.jobs, "edit", fail)
+    answer = orders.post("updateJob", definition(id=job_id))
+    assert (answer.status_code, answer.json["code"], answer.headers["retry-after"]) == (503, 500, "1")
 
 
 def test_a_job_is_started_and_stopped_as_often_as_one_likes(orders: Tenant) -> None:

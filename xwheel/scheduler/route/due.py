@@ -192,9 +192,13 @@ def _able(run: Run, live: Executors) -> Executors:
 
 
 def _one_for(run: Run, chosen: Executors, now_ms: int) -> RegisteredExecutor:
-    """Return the executor for a shard that is tried again: another one each time, and none that did not answer."""
-    well = [item for item in chosen if item.suspect_until_ms <= now_ms] or chosen
-    return well[(run.shard_index + run.attempt - 1) % len(well)]
+    """Return the executor for a shard that is tried again: each attempt begins its search at another one.
+
+    One that did not answer is passed over, unless there is no other.
+    """
+    begin = (run.shard_index + run.attempt - 1) % len(chosen)
+    turned = [*chosen[begin:], *chosen[:begin]]
+    return next((item for item in turned if item.suspect_until_ms <= now_ms), turned[0])
 
 
 def _own_line(job: Job) -> Line:

@@ -29,7 +29,7 @@ MESSAGES: Final = st.lists(
 
 
 class Family:
-    """A job, the jobs that run after it, one that waits for all of these and one that runs after each of them."""
+    """Jobs in a chain: ``top``, then ``parents``; ``join`` waits for all parents, ``each`` runs after each of them."""
 
     def __init__(self, node: HandNode, parents: list[dict[str, int]]) -> None:
         self.node = node
@@ -58,9 +58,8 @@ class Family:
         self.node.scheduler.finishing.finisher.finish(told)
 
     def has_succeeded(self, parent: int) -> bool:
-        """Return whether the fire of a parent is over and one of its attempts succeeded."""
-        states = [run.state for run in self.node.runs(parent)]
-        return RunState.SUCCEEDED in states
+        """Return whether an attempt of a parent succeeded."""
+        return any(run.state is RunState.SUCCEEDED for run in self.node.runs(parent))
 
     def check(self) -> None:
         """Fail unless each child is there as often as it should be."""

@@ -47,12 +47,17 @@ def go(node: HandNode, duration_ms: int, *, ends: bool = True) -> None:
 
 
 def set_clock(node: HandNode, by_ms: int) -> None:
+    """Let the database's clock jump, and stay there."""
+    jump(node, by_ms)
+    settle(node)
+
+
+def jump(node: HandNode, by_ms: int) -> None:
     """Let the database's clock jump, and the node take notice of it."""
     node.clock.step_wall(by_ms)
     node.scheduler.core._on_clock_step(by_ms)
     node.scheduler.core.clock_sync.steps += 1
     node.keep_lease()
-    settle(node)
 
 
 def settle(node: HandNode) -> None:
@@ -236,9 +241,7 @@ def test_a_clock_that_goes_back_and_comes_back_changes_no_plan(node: HandNode, k
     before = node.load(job.id)
     set_back = node.scheduler.management.set_back
     for by_ms in (-DAY_MS, DAY_MS):
-        node.clock.step_wall(by_ms)
-        node.scheduler.core._on_clock_step(by_ms)
-        node.scheduler.core.clock_sync.steps += 1
+        jump(node, by_ms)
         for _ in range(SETTLED_MS // 1000 - 1):
             node.clock.advance(1000)
             node.keep_lease()

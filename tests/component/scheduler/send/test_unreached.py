@@ -144,6 +144,18 @@ def test_r49_a_shard_that_fails_is_tried_by_each_executor_in_turn(node: HandNode
     assert len(tried) == 9
 
 
+def test_r49_a_shard_that_fails_does_not_come_back_because_another_executor_is_away(node: HandNode) -> None:
+    node.register("http://10.0.0.2:9002", "http://10.0.0.3:9003")
+    job = node.job(enabled=False, max_retries=1, retry_delay_ms=0, route_strategy="SHARDING_BROADCAST")
+    node.scheduler.management.run_now.run(job.id)
+    node.run_for(300)
+    away, failed, other = sorted(node.answer(), key=lambda run: run.shard_index)
+    node.scheduler.core.registry.suspect(str(away.address), node.clock.now_ms())
+    node.finish([failed], RunState.FAILED)
+    node.run_for(300)
+    assert [run.address for run in node.answer()] == [other.address]
+
+
 def test_without_a_wait_it_is_refused_and_later_runs_still_try(node: HandNode) -> None:
     job, _ = meet(node, wait_for_executor_s=0)
     node.scheduler.management.run_now.run(job.id)
