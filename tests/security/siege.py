@@ -32,6 +32,9 @@ HALVES = 300
 READERS = 120
 PIPELINED = 200
 EVERY_S = 0.2
+FEW = 3
+"""Answers of each listener, and beats, that a siege sees at least."""
+LONGER_S = 60
 PATIENCE_S = 10.0
 
 
@@ -223,7 +226,7 @@ def prepare(client: RestClient) -> int:
 
 
 def watch(siege: Siege, client: RestClient, job_id: int, seconds: float) -> None:
-    """Ask all the while, and count what happens."""
+    """Ask all the while, and count what happens; longer where little of it has happened, :data:`LONGER_S` at most."""
     over = threading.Event()
 
     def ask(probe: Probe) -> None:
@@ -237,10 +240,15 @@ def watch(siege: Siege, client: RestClient, job_id: int, seconds: float) -> None
     threads = [threading.Thread(target=ask, args=(probe,)) for probe in siege.probes]
     runs, before, beats = set[int](), succeeded(), set[int]()
     end = time.monotonic() + seconds
+
+    def is_over() -> bool:
+        has_seen = bool(runs) and min(len(beats), *(len(probe.took_s) for probe in siege.probes)) >= FEW
+        return time.monotonic() >= (end if has_seen else end + LONGER_S)
+
     for thread in threads:
         thread.start()
     try:
-        while time.monotonic() < end:
+        while not is_over():
             time.sleep(0.5)
             runs |= succeeded() - before
             beats |= {item["seen_ms"] for item in client.call("GET", "/api/v1/executors")["items"]}

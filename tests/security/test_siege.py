@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.siege import lay
+from tests.security.siege import FEW, lay
 
 
 @pytest.mark.long
@@ -17,6 +17,6 @@ def test_s2_s3_strangers_stop_no_listener(tmp_path: Path, source: str, per_addre
     siege = lay(tmp_path, 4, source=source, per_address=per_address)
     # how soon is the long siege's question: another program may have the machine for a while
     assert not any(probe.failures for probe in siege.probes), str(siege)
-    assert all(len(probe.took_s) >= 3 for probe in siege.probes), str(siege)
+    assert all(len(probe.took_s) >= FEW for probe in siege.probes), str(siege)
     assert siege.finished >= 1
-    assert siege.beats >= 2
+    assert siege.beats >= FEW

@@ -56,8 +56,17 @@ def test_a_job_that_is_stopped_says_who_created_it_so(xwheel: Shell) -> None:
 @pytest.mark.usefixtures("node")
 def test_a_deleted_job_is_found_by_its_id_without_any_run(xwheel: Shell) -> None:
     assert xwheel("job", "delete", "nightly", "--reason", "gone")[0] == 0
-    assert parsed(xwheel("why", "1", "--json"))["cause"] == "job_deleted"
-    assert parsed(xwheel("why", "nightly", "--json"))["facts"]["why"] == "gone"
+    found = parsed(xwheel("why", "1", "--json"))
+    assert (found["cause"], found["facts"]["why"]) == ("job_deleted", "gone")
+
+
+@pytest.mark.usefixtures("node")
+def test_a_deleted_job_is_found_by_its_name_as_long_as_it_has_a_run(xwheel: Shell) -> None:
+    """Upkeep forgets a name soon where there is none."""
+    assert xwheel("job", "run", "nightly")[0] == 0
+    assert xwheel("job", "delete", "nightly", "--reason", "gone")[0] == 0
+    found = parsed(xwheel("why", "nightly", "--json"))
+    assert (found["cause"], found["facts"]["why"]) == ("job_deleted", "gone")
 
 
 @pytest.mark.usefixtures("node")
