@@ -65,8 +65,15 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="plugins/glue_script/xwheel_glue_script/script.py",
-        old='.replace("\\r\\n", "\\n") if name == "GLUE_SHELL" else data["source"]',
+        old='.removeprefix("\\ufeff")',
         new="",
+        why="A byte-order mark hides a script's first lines from who reads them (R41).",
+        tests=("plugins/glue_script/tests/test_scripts.py::test_r41_a_byte_order_mark_is_no_part_of_a_script",),
+    ),
+    Mistake(
+        file="plugins/glue_script/xwheel_glue_script/script.py",
+        old='        source = source.replace("\\r\\n", "\\n")',
+        new="        pass",
         why="A shell script that was edited on Windows would fail.",
         tests=(
             "plugins/glue_script/tests/test_scripts.py::test_a_new_version_is_a_new_file_and_windows_line_ends_do_no_harm",

@@ -189,6 +189,10 @@ class NewSource(msgspec.Struct, frozen=True, kw_only=True):
     author: str  # who wrote it
     remark: str = ""  # why, in a line
 
+    def __post_init__(self) -> None:
+        """Drop a byte-order mark, which shells and interpreters take for a part of the first line."""
+        msgspec.structs.force_setattr(self, "source", self.source.removeprefix("\ufeff"))
+
 
 class GlueVersion(msgspec.Struct, frozen=True, kw_only=True):
     """A source as it was saved; never changed afterwards."""

@@ -98,6 +98,13 @@ def test_a_new_version_is_a_new_file_and_windows_line_ends_do_no_harm(site: Exec
     assert left == [f"5_{SAMPLE_MS + 1}.sh", f"5_{SAMPLE_MS + 2}.sh"]
 
 
+@pytest.mark.parametrize("name", [name for name, (program, _) in REAL.items() if shutil.which(program)])
+def test_r41_a_byte_order_mark_is_no_part_of_a_script(site: ExecutorSite, name: str) -> None:
+    first = "#!/usr/bin/env node\n" if name == "GLUE_NODEJS" else ""
+    said = site.run(f"\ufeff{first}{REAL[name][1]}", glue_type=name, param="a")
+    assert said == (500, "script exit value(4) is failed: a 0 1")
+
+
 @pytest.mark.parametrize("param", ["$(touch pwned)", "a; touch pwned", "'\"`touch pwned`", "-c", "--", "", "\n\t é🙂"])
 def test_a_parameter_is_one_argument(site: ExecutorSite, tmp_path: Path, param: str) -> None:
     source = f"cd '{tmp_path}'; printf '%s' \"$#|$1|\""

@@ -55,7 +55,9 @@ def prepare(context: RunContext, data: Mapping[str, Any]) -> list[str]:
 def _prepare(context: RunContext, data: Mapping[str, Any], options: Options) -> list[str]:
     name = data["glue_type"]
     kind = KINDS[name]
-    source = data["source"].replace("\r\n", "\n") if name == "GLUE_SHELL" else data["source"]
+    source = data["source"].removeprefix("\ufeff")  # a byte-order mark, which hides the first line from who reads it
+    if name == "GLUE_SHELL":
+        source = source.replace("\r\n", "\n")
     parameter = _argument(context.param)
     account = _account(options.run_as)
     home = Path(options.directory)

@@ -78,6 +78,14 @@ def statements(node: HandNode) -> Iterator[list[str]]:
     event.remove(node.db.engine, "before_cursor_execute", note)
 
 
+def test_r41_a_byte_order_mark_is_not_saved(node: HandNode) -> None:
+    """R41: foreign executors would give it to their interpreters."""
+    job = script(node, "\ufeff#!/bin/sh")
+    node.run_for(1500)
+    assert sent(node)[0].glue_source == "#!/bin/sh"
+    assert node.scheduler.core.scripts.save(job.id, NewSource(source="\ufefftwo", author="me")).source == "two"
+
+
 def test_runs_carry_the_newest_source_and_its_time(node: HandNode) -> None:
     job = script(node)
     node.run_for(1500)
