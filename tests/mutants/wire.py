@@ -30,6 +30,13 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/wire/contract.py",
+        old='        return f"[{ipaddress.IPv6Address(host[1:-1])}]"',
+        new="        return host if ipaddress.IPv6Address(host[1:-1]) else host",
+        why="One executor in two spellings of an IPv6 address is two (R42).",
+        tests=("tests/component/api/xxl/test_executor_calls.py",),
+    ),
+    Mistake(
+        file="xwheel/wire/contract.py",
         old="for token in expected if token]",
         new="for token in expected]",
         why="A scheduler with an empty token would let in callers without one.",
@@ -51,8 +58,8 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/wire/contract.py",
-        old="{match['host'].lower()}",
-        new="{match['host']}",
+        old='host.lower().removesuffix(".")',
+        new='host.removesuffix(".")',
         why="One executor in two spellings would count as two.",
         tests=("tests/unit/wire/test_contract.py", "tests/contract/test_traps.py"),
     ),

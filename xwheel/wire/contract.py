@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import re
 from typing import Final
-from urllib.parse import urlsplit
 
 from xwheel.errors import AuthError, JobTimeoutError, NotYetError, WireError, XwheelError
 from xwheel.wire.messages import Response
@@ -59,7 +59,7 @@ TEXTS_NO_LOG: Final = frozenset({TEXT_NO_LOG, "readLog fail, logFile not found",
 TEXT_G4_OBJECT: Final = "openapi invoke error"
 
 _URL = re.compile(
-    r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?)(:(?P<port>[0-9]{1,5}))?(?P<path>/[!-~]*)?",
+    r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?\.?)(:(?P<port>[0-9]{1,5}))?(?P<path>/[!-~]*)?",
     re.IGNORECASE | re.ASCII,
 )
 
@@ -93,7 +93,7 @@ def join_url(base: str, path: str) -> str:
 
 
 def normalise_address(value: str, field: str = ADDRESS_FIELD) -> str:
-    """Return the canonical spelling of a base URL: lower-case host, explicit port, no trailing slash.
+    """Return the canonical spelling of a base URL: explicit port, no trailing slash, see :func:`_canonical_host`.
 
     Raises WireError: not an http(s) URL of at most 255 characters, or it has credentials, a query or a fragment.
     """
@@ -107,13 +107,31 @@ def normalise_address(value: str, field: str = ADDRESS_FIELD) -> str:
         raise WireError(f"{field}: must be http(s)://host[:port][/path] without credentials, query or fragment")
     scheme = match["scheme"].lower()
     port = int(match["port"]) if match["port"] else {"http": 80, "https": 443}[scheme]
-    try:
-        host = urlsplit(text).hostname  # also checks bracketed addresses
-    except ValueError:
-        host = None
+    host = _canonical_host(match["host"])
     if not host or not 1 <= port <= 65535:  # noqa: PLR2004
         raise WireError(f"{field}: host or port is not possible")
-    return f"{scheme}://{match['host'].lower()}:{port}{path}"
+    return f"{scheme}://{host}:{port}{path}"
+
+
+def as_registered(value: str) -> str:
+    """Return an address to look for as the registry spells it; what is no address stays, and is found nowhere."""
+    try:
+        return normalise_address(value)
+    except WireError:
+        return value
+
+
+def _canonical_host(host: str) -> str:
+    """Return a lower-case name without the dot of the root, or an address, IPv6 compressed as in RFC 5952.
+
+    Returns an empty text for what is in brackets and no address.
+    """
+    if not host.startswith("["):
+        return host.lower().removesuffix(".")
+    try:
+        return f"[{ipaddress.IPv6Address(host[1:-1])}]"
+    except ValueError:
+        return ""
 
 
 def headers_for(token: str, app_name: str) -> dict[str, str]:

@@ -101,7 +101,7 @@ class _SiteExecutors:
         return [PluginGroup(group.id, group.app_name, group.id in owners) for group in found]
 
     def is_live(self, group_id: int, address: str) -> bool:
-        return self._parts.registry.is_live(group_id, address, self._parts.clock.now_ms())
+        return self._parts.registry.is_live(group_id, contract.as_registered(address), self._parts.clock.now_ms())
 
     def live(self, group_id: int | None = None) -> Sequence[RegisteredExecutor]:
         registry, now_ms = self._parts.registry, self._parts.clock.now_ms()
@@ -112,7 +112,7 @@ class _SiteExecutors:
 
     def note_death(self, address: str) -> None:
         # executors say where they are with or without it, and are known without
-        self._parts.registry.note_death(address.rstrip("/"), self._parts.clock.now_ms())
+        self._parts.registry.note_death(contract.as_registered(address), self._parts.clock.now_ms())
 
     @property
     def logs(self) -> ReadsLogs:
@@ -202,7 +202,8 @@ class _SiteJobs:
 
     def run(self, job_id: int, *, param: str | None = None, addresses: Sequence[str] = ()) -> dict[str, Any]:
         self._need(Permission.RUN, job_id)
-        return self._run_view(self._parts.run_now.run(job_id, param=param, addresses=addresses))
+        named = [contract.as_registered(address) for address in addresses]
+        return self._run_view(self._parts.run_now.run(job_id, param=param, addresses=named))
 
     def open_runs(self, job_id: int) -> list[dict[str, Any]]:
         self._need(Permission.READ, job_id)

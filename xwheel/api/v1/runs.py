@@ -24,6 +24,7 @@ from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.storage import runs
 from xwheel.storage.jobs import find_by_beginning
 from xwheel.storage.run_list import Key, RunFilter, page_runs
+from xwheel.wire.contract import as_registered
 
 OTHERS: Final = frozenset({"states", "job_ids", "now_ms", "groups"})
 """What of a filter is not in the query by its name."""
@@ -59,6 +60,8 @@ class Runs(Resource):
             now_ms=self.clock.now_ms(),
             groups=groups,
         )
+        if query.address is not None:
+            wanted = wanted._replace(address=as_registered(query.address))
         with self.db.read() as conn:
             if query.job_name is not None:
                 wanted = wanted._replace(job_ids=find_by_beginning(conn, query.job_name, groups))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -81,6 +82,30 @@ def test_an_executor_leaves_at_once_and_may_leave_twice(api: Api) -> None:
         answer = api.report_in("/api/registryRemove", registration(registryValue="HTTP://10.0.0.1:9999"))
         assert answer.json["code"] == 200
         assert live(api, group) == []
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ["http://[0:0:0:0:0:0:0:1]:9999/", "http://[::1]:9999", "http://[0000::0:1]:9999"],
+        ["http://[FD00::0:7]", "HTTP://[fd00:0:0:0:0:0:0:7]:80//"],
+        ["https://Host.Example", "https://host.example.:443/"],
+    ],
+)
+def test_r42_an_executor_is_one_however_its_address_is_spelled(api: Api, spellings: list[str]) -> None:
+    job = api.job(name="j")
+    for address in spellings:
+        api.report_in("/api/registry", registration(registryKey="group-j", registryValue=address))
+        assert len(live(api, job["group_id"])) == 1
+    known = live(api, job["group_id"])[0].address
+    for address in spellings:
+        assert api.call("POST", f"jobs/{job['id']}/run", {"address": address}).json["address"] == known
+    for address in spellings:
+        assert len(api.call("GET", f"runs?address={quote(address)}").json["items"]) == len(spellings)
+        twice = [{"address": known}, {"address": address}]
+        assert "twice" in api.call("PATCH", f"groups/{job['group_id']}", {"addresses": twice}).json["detail"]
+    api.report_in("/api/registryRemove", registration(registryKey="group-j", registryValue=spellings[-1]))
+    assert live(api, job["group_id"]) == []
 
 
 def test_other_registry_groups_feed_no_list(api: Api) -> None:
