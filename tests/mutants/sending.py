@@ -8,6 +8,20 @@ from tests.mutants import Mistake
 
 MISTAKES: Final = [
     Mistake(
+        file="xwheel/scheduler/send/results.py",
+        old="is_clear = delivery.reached and all(",
+        new="is_clear = delivery.reached or all(",
+        why="An executor that is gone behind what takes its connections goes on getting its share (R46).",
+        tests=("tests/component/scheduler/send/test_unreached.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/executors/registry.py",
+        old="            if not reached:\n",
+        new="            if True:\n",
+        why="Runs are refused, or wait, because the only executor gave one no clear answer (R46).",
+        tests=("tests/component/scheduler/send/test_unreached.py",),
+    ),
+    Mistake(
         file="xwheel/scheduler/check/loop.py",
         old="before = dispatched_ms is not None and dispatched_ms <= question.asked_ms",
         new="before = dispatched_ms is not None",

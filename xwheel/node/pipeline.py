@@ -273,8 +273,8 @@ class Sending(Subsystem):
         """Return whether requests are in flight or their answers are not written yet."""
         return any(self.pool.in_flight().values()) or self.results.pending() > 0
 
-    def _suspect(self, address: str, now_ms: int) -> None:
-        self._registry.suspect(address, now_ms)
+    def _suspect(self, address: str, now_ms: int, reached: bool) -> None:
+        self._registry.suspect(address, now_ms, reached=reached)
         self._probes.discard(address)
 
 

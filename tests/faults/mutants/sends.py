@@ -43,7 +43,7 @@ def reroute_unknown(patches: Patches) -> None:
                 executor = delivery.parcel.executor
                 ids = [answer.run_id for answer in delivery.answers if answer.fate is Fate.UNKNOWN]
                 if ids and executor.kind == "xwheel":
-                    self.suspect(executor.address, now_ms)
+                    self.suspect(executor.address, now_ms, False)
                     unknown += ids
             if unknown:
                 self.db.transaction(lambda conn: _plan_again(conn, unknown))

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from xwheel.clock import has_come
 from xwheel.errors import NotFoundError, WireError
 from xwheel.model import NO_SECRET, SHARED_SECRET, EnteredAddress, RegisteredExecutor
+from xwheel.runtime.repeats import Repeats
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.storage import executors
 from xwheel.storage.database.engine import Connection, Database
@@ -75,6 +76,9 @@ class ExecutorRegistry:
         self._recent: dict[tuple[int, str], RegisteredExecutor | None] = {}
         self._beats: dict[tuple[int, str], int] = {}
         self._suspects: dict[str, int] = {}
+        self._unreached: dict[str, int] = {}
+        self._left: dict[tuple[int, str], tuple[str, str]] = {}  # by group and instance: address and boot
+        self._twins = Repeats()
         self._deaths: dict[str, int] = {}
         self._groups: dict[str, int] = {}
         self._names: dict[int, str] = {}
@@ -104,14 +108,19 @@ class ExecutorRegistry:
         self.check_address(facts.address)
         saved = self.db.transaction(lambda conn: self._save(conn, facts))
         self._flag(app_name, known, saved)
+        moved: RegisteredExecutor | None = None
         with self._lock:
             for place, row in list(self._rows.items()) if saved.instance else ():
                 if (row.group_id, row.instance) == (group_id, saved.instance):  # where it lived before
                     self._rows.pop(place)
                     self._recent[place] = None
+                    moved = row if place != key else moved
             self._rows[key] = self._recent[key] = saved
             self._suspects.pop(facts.address, None)
+            self._unreached.pop(facts.address, None)
         logger.info("executor %s of group %s registered (%s)", facts.address, app_name, facts.kind)
+        if moved is not None:
+            self._flag_move(app_name, moved, saved)
         self.on_arrival(group_id)
 
     def _beats_at(self, key: tuple[int, str], row: RegisteredExecutor, now_ms: int) -> bool:
@@ -230,10 +239,24 @@ class ExecutorRegistry:
         with self._lock:
             return [key for key, row in self._rows.items() if row.by_hand]
 
-    def suspect(self, address: str, now_ms: int) -> None:
-        """Note that a send to this address failed: others come first for a while, until it beats again."""
+    def suspect(self, address: str, now_ms: int, *, reached: bool = False) -> None:
+        """Note that a send to this address failed: others come first for a while, until it beats again.
+
+        ``reached`` says that a connection was made, and no clear answer came: what waits in front of an executor takes
+        connections for one that is gone. Where there is no other executor, nothing waits for it.
+        """
         with self._lock:
             self._suspects[address] = now_ms + SUSPECT_MS
+            if not reached:
+                self._unreached[address] = now_ms + SUSPECT_MS
+
+    def is_unreached(self, address: str, now_ms: int) -> bool:
+        """Return whether no connection to this address could be made lately, and no beat came since."""
+        return now_ms < self._unreached.get(address, 0)
+
+    def is_spared(self, address: str, now_ms: int) -> bool:
+        """Return whether no connection to this address could be made a moment ago."""
+        return now_ms < self._unreached.get(address, 0) - SUSPECT_MS + SPARED_MS
 
     def note_death(self, address: str, now_ms: int) -> None:
         """Note that somebody saw the executor at this address die: it is asked about its runs at once.
@@ -324,6 +347,21 @@ class ExecutorRegistry:
         what += ": two executors with different secrets say that they are there" if is_odd else ""
         logger.log(logging.WARNING if is_odd else logging.INFO, what, now.address, app_name, *both)
 
+    def _flag_move(self, app_name: str, before: RegisteredExecutor, now: RegisteredExecutor) -> None:
+        """Say that an executor is at two addresses: a process that moved does not come back to where it was."""
+        name = (now.group_id, now.instance)
+        left = (before.address, before.boot)
+        with self._lock:
+            if len(self._left) >= KNOWN_DEPARTURES:
+                self._left.clear()
+            earlier, self._left[name] = self._left.get(name), left
+        if earlier in (left, (now.address, now.boot)) and self._twins.note(name):
+            text = (
+                "executors %s and %s of group %s have one journal (instance %s), and each beat of one takes the other "
+                "out of the group: give each a data_dir of its own, which is no copy"
+            )
+            logger.warning(text, *sorted((before.address, now.address)), app_name, now.instance)
+
     def app_name(self, group_id: int) -> str:
         """Return the app name of a group, or an empty text if it is not known yet."""
         return self._names.get(group_id, "")  # asked for each send: a look-up needs no lock
@@ -395,6 +433,7 @@ class ExecutorRegistry:
             self._names = {group_id: name for name, group_id in names.items()}
             self._beats = {key: seen_ms for key, seen_ms in self._beats.items() if key in self._rows}
             self._suspects = {address: until for address, until in self._suspects.items() if until > now_ms}
+            self._unreached = {address: until for address, until in self._unreached.items() if until > now_ms}
             self._deaths = {address: until for address, until in self._deaths.items() if until > now_ms}
 
     def _compare(self, live: dict[tuple[int, str], RegisteredExecutor], now_ms: int) -> None:
@@ -451,11 +490,6 @@ class ExecutorRegistry:
             self._groups[app_name] = group.id
             self._names[group.id] = app_name
         return group.id
-
-
-def is_spared(executor: RegisteredExecutor, now_ms: int) -> bool:
-    """Return whether an executor could not be reached a moment ago."""
-    return executor.suspect_until_ms - SUSPECT_MS + SPARED_MS > now_ms
 
 
 def _proves_less(item: RegisteredExecutor) -> bool:

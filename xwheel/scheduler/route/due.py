@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from xwheel.errors import NoExecutorYetError, PluginError, RouteError
 from xwheel.model import Job, Origin, RegisteredExecutor, Run, RunReason, RunState
-from xwheel.scheduler.executors.registry import ExecutorRegistry, is_spared
+from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.job_cache import JobCache
 from xwheel.scheduler.records import Batch, Deferred, Line, Queued, Routed
@@ -135,18 +135,18 @@ class DueRouting:
 
     def _waits_for(self, run: Run, executors: Executors, now_ms: int) -> bool:
         """Return whether the one executor that a run would go to is better not tried again so soon."""
-        executor = executors[0]
-        if len(executors) > 1 or executor.suspect_until_ms <= now_ms:
+        address = executors[0].address
+        if len(executors) > 1 or not self.registry.is_unreached(address, now_ms):
             return False
         if self.chooser.elsewhere.has_chosen(run.id):
             return False
-        if is_spared(executor, now_ms) or now_ms < self._probes.get(executor.address, 0):
+        if self.registry.is_spared(address, now_ms) or now_ms < self._probes.get(address, 0):
             return True
         if self.deferred.older(run, "executor"):  # that one is to find out
             return True
         if len(self._probes) >= KNOWN_PROBES:
             self._probes.clear()
-        self._probes[executor.address] = now_ms + PROBE_MS
+        self._probes[address] = now_ms + PROBE_MS
         return False
 
     def _said_not_yet(self, run: Run, executors: Executors, now_ms: int) -> str:

@@ -59,7 +59,7 @@ class ResultWriter:
     db: Database
     pool: TriggerPool
     finisher: Finisher
-    suspect: Callable[[str, int], None]  # takes an address that could not be reached, and when
+    suspect: Callable[[str, int, bool], None]  # takes an address that gave no clear answer, when, and if it was reached
     has_asked: Callable[[int], bool]  # whether its router asked executors: AsyncChooser.has_chosen
     not_yet: NotYet
     wakeups: Wakeups
@@ -165,8 +165,9 @@ class ResultWriter:
             address = delivery.parcel.executor.address
             is_foreign = delivery.parcel.executor.kind != "xwheel"
             shards = {shard.run.id: shard for shard in delivery.parcel.shards}
-            if delivery.tried and not delivery.reached:
-                self.suspect(address, now_ms)
+            is_clear = delivery.reached and all(answer.fate is not Fate.UNKNOWN for answer in delivery.answers)
+            if delivery.tried and not is_clear:
+                self.suspect(address, now_ms, delivery.reached)
             unknown: list[Answer] = []
             for answer in delivery.answers:
                 shard = shards[answer.run_id]

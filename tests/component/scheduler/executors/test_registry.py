@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import NoReturn
 
 import pytest
@@ -160,6 +161,19 @@ def test_an_unknown_group_is_refused(node: HandNode) -> None:
 def _seen(node: HandNode) -> int:
     with node.db.read() as conn:
         return executors.list_executors(conn)[0].seen_ms
+
+
+def test_r47_two_executors_with_one_journal_are_told_once(node: HandNode, caplog: pytest.LogCaptureFixture) -> None:
+    """R47: each took the other's place at every beat, and only INFO said that something registered."""
+    first, second = "http://127.0.0.1:9011", "http://127.0.0.1:9012"
+    for boot in range(4):  # one that restarts elsewhere each time, or as it was
+        node.register((first, second, first, first)[boot], instance="moves", boot=str(boot))
+    assert [item for item in caplog.records if item.levelno >= logging.WARNING] == []
+    for _ in range(4):
+        node.register(first, instance="copied", boot="a")
+        node.register(second, instance="copied", boot="b")
+    (warning,) = [item.getMessage() for item in caplog.records if item.levelno >= logging.WARNING]
+    assert f"executors {first} and {second} of group demo have one journal (instance copied)" in warning
 
 
 def test_an_instance_that_moved_leaves_its_old_address_at_once(node: HandNode) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.component.scheduler.send.conftest import AWAY, HOME, ends, send
 from tests.support.lines import bodies_of
 from tests.support.node import HandNode
@@ -154,6 +156,47 @@ def test_r49_a_shard_that_fails_does_not_come_back_because_another_executor_is_a
     node.finish([failed], RunState.FAILED)
     node.run_for(300)
     assert [run.address for run in node.answer()] == [other.address]
+
+
+UNCLEAR: dict[str, dict[str, Any]] = {
+    "a connection that breaks": {"error": "connection reset", "sent": True},
+    "no answer in time": {"error": "timed out", "sent": True},
+    "a gateway without its server": {"status": 502, "body": b"bad gateway"},
+    "another's answer": {"status": 200, "body": b"<html>"},
+}
+
+
+@pytest.mark.parametrize("said", UNCLEAR)
+@pytest.mark.parametrize("kind", ["xwheel", "foreign"])
+def test_r46_an_executor_that_gives_no_clear_answer_comes_after_the_others(
+    node: HandNode, kind: str, said: str
+) -> None:
+    """R46: behind what takes connections for it, an executor that is gone got its full share of the runs."""
+    node.register(AWAY, kind=kind, **({} if kind == "xwheel" else {"instance": "", "boot": ""}))
+    job = node.job(enabled=False, route_strategy="LAST")
+    for address in (AWAY, HOME, HOME):
+        node.scheduler.management.run_now.run(job.id)
+        node.run_for(300)
+        assert [str(shard.run.address) for shard in node.sent[0].shards] == [address]
+        node.reply(**UNCLEAR[said] if address == AWAY else {"body": bodies_of(node.sent[0], ok=True)})
+        node.write_answers()
+    node.register(AWAY, kind=kind, boot="another", **({} if kind == "xwheel" else {"instance": ""}))
+    node.scheduler.management.run_now.run(job.id)
+    node.run_for(300)
+    assert [run.address for run in node.answer()] == [AWAY]
+
+
+@pytest.mark.parametrize("said", UNCLEAR)
+@pytest.mark.parametrize("wait_s", [0, 60])
+def test_r46_the_only_executor_goes_on_after_no_clear_answer(node: HandNode, said: str, wait_s: int) -> None:
+    job, _ = send(node, wait_for_executor_s=wait_s)
+    for _ in range(3):
+        node.reply(**UNCLEAR[said])
+        node.write_answers()
+        node.scheduler.management.run_now.run(job.id)
+        node.run_for(300)
+        assert len(node.sent) == 1
+    assert len(node.answer()) == 1
 
 
 def test_without_a_wait_it_is_refused_and_later_runs_still_try(node: HandNode) -> None:
