@@ -15,8 +15,80 @@ OUTCOMES: Final = (f"{EXECUTOR}/reporting/test_outcomes.py",)
 PROCESS: Final = (f"{EXECUTOR}/running/test_process.py",)
 WORKER: Final = (f"{EXECUTOR}/running/test_worker.py",)
 EXECUTION: Final = (f"{EXECUTOR}/running/test_execution.py",)
+HOSTILE: Final = (f"{EXECUTOR}/running/test_hostile.py",)
+HOSTILE_WHOLE: Final = ("tests/integration/test_executor_hostile.py",)
 
 MISTAKES: Final = [
+    Mistake(
+        file="xwheel/executor/running/runners.py",
+        old="        execution.task.add_done_callback(lambda _: self._end(execution, asyncio.CancelledError(), None))\n",
+        new="",
+        why="A run that is killed before the first step of its task stays open, and its job's queue is shut (R35).",
+        tests=HOSTILE,
+    ),
+    Mistake(
+        file="xwheel/executor/running/runners.py",
+        old="        while not (self._is_closing or self._loop.is_closed()):",
+        new="        for _ in range(1):",
+        why="An exit in an inner task ends the event loop, and with it every async handler (R35).",
+        tests=HOSTILE,
+    ),
+    Mistake(
+        file="xwheel/executor/running/runners.py",
+        old="        self._end(execution, self._exits.pop(execution, failure), value)",
+        new="        self._end(execution, failure, value)",
+        why="A run whose callback called sys.exit is told to have been cancelled (R35).",
+        tests=HOSTILE,
+    ),
+    Mistake(
+        file="xwheel/executor/running/execution.py",
+        old="    return str.__str__(text)",
+        new="    return text",
+        why="Text of a handler's own class goes on with its own methods (R36).",
+        tests=HOSTILE,
+    ),
+    Mistake(
+        file="xwheel/executor/running/child.py",
+        old="        leave_copy(pid, error)\n",
+        new="",
+        why="A copy that a process handler forked and that raises reports in its place (R37).",
+        tests=HOSTILE_WHOLE,
+    ),
+    Mistake(
+        file="xwheel/runtime/signals.py",
+        old="            signal.signal(number, signal.SIG_DFL)\n",
+        new="            pass\n",
+        why="What a handler forks hears no signal to end (R37).",
+        tests=HOSTILE,
+    ),
+    Mistake(
+        file="xwheel/runtime/signals.py",
+        old="    _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)",
+        new="    _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())",
+        why="A copy that is told to end as soon as it is there does not hear that (R37).",
+        tests=("tests/unit/runtime/test_signals.py",),
+    ),
+    Mistake(
+        file="xwheel/__main__.py",
+        old="    os._exit(status)",
+        new="    return",
+        why="A process that a handler left keeps an executor from ending (R37).",
+        tests=HOSTILE_WHOLE,
+    ),
+    Mistake(
+        file="xwheel/executor/parts.py",
+        old="settings.data_dir.absolute()",
+        new="settings.data_dir",
+        why="A handler that changes the folder takes the logs of later runs along (R38).",
+        tests=HOSTILE_WHOLE,
+    ),
+    Mistake(
+        file="xwheel/executor/logs/capture.py",
+        old="        if self.original is not None:\n            self.original.flush()",
+        new="        self.original.flush()",
+        why="A line that is flushed at once fails a run of an executor without standard output (R39).",
+        tests=HOSTILE_WHOLE,
+    ),
     Mistake(
         file="xwheel/executor/intake/queues.py",
         old="        if key in self._live:\n            return None\n",

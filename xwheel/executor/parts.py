@@ -58,10 +58,11 @@ class Parts:
     ) -> None:
         self._settings = settings = config.executor
         tls = check_tls(config.tls)
-        self.journal = Journal(settings.data_dir, clock)
+        data_dir = settings.data_dir.absolute()  # once: a handler may change the folder of the process
+        self.journal = Journal(data_dir, clock)
         client = AdminClient(settings.admin_addresses, token, settings.app_name, self.journal.instance, tls)
         self._shipping = LogShipping(client, clock, self._earlier_logs)
-        self._logs = RunLogs(settings.data_dir / "logs", clock, self._shipping.begun)
+        self._logs = RunLogs(data_dir / "logs", clock, self._shipping.begun)
         beat_ms = int(settings.beat_s * 1000)
         self.registration = Registration(client, self._beat_message, clock, beat_ms, self._want_logs)
         self._outcomes = OutcomeDelivery(client, self.journal, clock)
@@ -151,6 +152,7 @@ class Parts:
     def disown(self) -> None:
         """In a forked child: close the copies that would keep lock and port taken after the parent's end."""
         self.journal.disown()
+        self._workers.disown()
         if self.listener is not None:
             self.listener.disown()
 

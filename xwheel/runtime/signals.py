@@ -6,10 +6,11 @@ import logging
 import os
 import select
 import signal
+import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from types import FrameType
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from xwheel.runtime.memory import trim
 
@@ -18,6 +19,9 @@ logger = logging.getLogger(__name__)
 # SIGHUP among them: the terminal is gone, so the process drains. Settings are read at the start only
 ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 EACH_S: Final = 60
+
+Handler: TypeAlias = Callable[[int, FrameType | None], object]
+Previous: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
 
 
 class StopSignals:
@@ -44,7 +48,7 @@ class StopSignals:
         self._wakeup_before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         # under nohup SIGHUP is ignored, and stays so: the process is to outlive its terminal
         self._before = {
-            number: signal.signal(number, self._hear)
+            number: hear(number, self._hear)
             for number in ENDING
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
         }
@@ -100,3 +104,37 @@ class StopSignals:
         self._is_to_end = True
         if not self._is_up:
             raise SystemExit(0)
+
+
+def hear(number: int, handler: Handler) -> Previous:
+    """Let a function hear a signal in this process alone; return what heard it before. For the main thread.
+
+    In copies that are forked the signal is Python's own again: told to end, they end.
+    """
+    _heard_here[number] = handler
+    return signal.signal(number, handler)
+
+
+def _before_fork() -> None:
+    # a signal that comes to the copy before _after_fork would be for its parent's handler, and be forgotten
+    _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+
+
+def _after_fork() -> None:
+    for number, handler in _heard_here.items():
+        if signal.getsignal(number) == handler:
+            signal.signal(number, signal.SIG_DFL)
+            signal.set_wakeup_fd(-1)  # it leads to the parent
+    _unmask()
+    if signal.SIGINT in _heard_here and signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    _heard_here.clear()
+
+
+def _unmask() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _fork.mask)
+
+
+_heard_here: Final[dict[int, Handler]] = {}
+_fork: Final = threading.local()
+os.register_at_fork(before=_before_fork, after_in_parent=_unmask, after_in_child=_after_fork)

@@ -29,7 +29,7 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PAT
 collect_ignore = [] if find_spec("playwright") else ["pages"]
 
 JOBS = """
-import asyncio, ctypes, os, signal, subprocess, sys, time
+import asyncio, ctypes, multiprocessing, os, signal, subprocess, sys, time
 from xwheel_package import JobParameter, schedule
 
 @schedule(cron="0/15 * * * * ?")
@@ -94,6 +94,30 @@ def forks():
         return "child"
     return "parent"
 
+def end_of_copy():
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    process.start()
+    process.terminate()
+    process.join(10)
+    return process.exitcode
+
+@schedule()
+def ends_copy():
+    return end_of_copy()
+
+@schedule()
+async def ends_copy_from_loop():
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return end_of_copy()
+
+@schedule()
+def copy_raises():
+    pid = os.fork()
+    if pid == 0:
+        raise ValueError("in the copy")
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
 @schedule()
 def surroundings():
     return {"environment": sorted(os.environ), "session": os.getsid(0), "isolated": sys.flags.isolated}
@@ -135,7 +159,14 @@ class Needy:
         return self.what
 """
 
-CALLS = {"later": "async", "sleeps_too": "async", "soon": "async", "fixed": "static", "named": "class"}
+CALLS = {
+    "ends_copy_from_loop": "async",
+    "later": "async",
+    "sleeps_too": "async",
+    "soon": "async",
+    "fixed": "static",
+    "named": "class",
+}
 
 
 class Store:

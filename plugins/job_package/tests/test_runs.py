@@ -143,6 +143,17 @@ def test_what_a_run_leaves_ends_with_it_and_its_process_stays(place: Place, job:
     assert json.loads(place.run(job("hello"))[1])["pid"] == before
 
 
+@pytest.mark.parametrize("name", ["ends_copy", "ends_copy_from_loop"])
+def test_r37_what_a_job_forks_ends_when_it_is_told_to(place: Place, job: Job, name: str) -> None:
+    before = json.loads(place.run(job("hello"))[1])["pid"]
+    assert place.run(job(name)) == (200, "-15")
+    assert json.loads(place.run(job("hello"))[1])["pid"] == before
+
+
+def test_r37_a_copy_that_raises_has_no_part_in_the_run(place: Place, job: Job) -> None:
+    assert place.run(job("copy_raises")) == (200, "1")
+
+
 def test_a_process_has_none_of_the_executors_secrets(place: Place, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     found = json.loads(place.run(job("surroundings"))[1])
     assert found["isolated"] == 1

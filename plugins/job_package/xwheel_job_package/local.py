@@ -23,6 +23,7 @@ from typing import Any, Final
 from xwheel.cron import parse
 from xwheel.plugin import ConfigError, ScheduleError
 
+from xwheel_job_package.runner import hear
 from xwheel_package import JobParameter
 
 logger = logging.getLogger(__name__)
@@ -179,7 +180,7 @@ class LocalNode:
             logger.warning("no local node is started: this process is a package node's")
             return 0
         self.open(_now_ms())
-        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: hear(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             while not self._stopping.is_set():
                 self._stopping.wait(self.step(_now_ms()) / 1000)

@@ -20,6 +20,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -186,7 +187,8 @@ class Runner:
         while (order := self._channel.receive()) is not None:
             answer = self._run(order)
             if os.getpid() != self._pid:  # the handler forked, and this is the child
-                os._exit(0)
+                _flush()
+                os._exit(0 if answer["ok"] else 1)
             self._end_leftovers()
             _flush()
             self._channel.send(answer)
@@ -245,8 +247,9 @@ class Runner:
 
         async def bounded() -> object:
             task = asyncio.current_task()
+            loop = asyncio.get_running_loop()
             if task is not None:
-                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+                hear(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(task.cancel))
             return await value
 
         try:
@@ -262,7 +265,7 @@ class Runner:
                 os._exit(0)
             raise RunEnded
 
-        signal.signal(signal.SIGTERM, end)
+        hear(signal.SIGTERM, end)
 
     def _end_leftovers(self) -> None:
         """Kill what the run started and left; orphans are children of this process, see :func:`main`."""
@@ -274,6 +277,40 @@ class Runner:
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
+
+
+def hear(number: int, handler: Callable[[int, FrameType | None], object]) -> Any:
+    """Let a function hear a signal in this process alone; return what heard it before. For the main thread.
+
+    What a job forks is told to end as any Python process is. ``xwheel.runtime.signals`` has the same for executors; no
+    xwheel is installed here.
+    """
+    _heard_here[number] = handler
+    return signal.signal(number, handler)
+
+
+def _before_fork() -> None:
+    # a signal that comes to the copy before _after_fork would be for its parent's handler, and be forgotten
+    _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+
+
+def _after_fork() -> None:
+    for number, handler in _heard_here.items():
+        if signal.getsignal(number) == handler:
+            signal.signal(number, signal.SIG_DFL)
+    _unmask()
+    if signal.SIGINT in _heard_here and signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    _heard_here.clear()
+
+
+def _unmask() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _fork.mask)
+
+
+_heard_here: Final[dict[int, Callable[[int, FrameType | None], object]]] = {}
+_fork: Final = threading.local()
+os.register_at_fork(before=_before_fork, after_in_parent=_unmask, after_in_child=_after_fork)
 
 
 def main() -> None:

@@ -203,3 +203,24 @@ def test_a_process_that_waits_gives_back_what_it_needs_no_more(monkeypatch: pyte
         signals.wait(give_back)
     assert calls == 3
     assert set(naps) == {EACH_S}
+
+
+TOLD_AT_ONCE = """
+import os, signal
+# of what runs in a copy at its begin, this comes before what xwheel does
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))
+from xwheel.runtime.signals import StopSignals
+
+with StopSignals() as signals:
+    signals.be_up()
+    copy = os.fork()
+    if copy == 0:
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]), signals.heard(0))
+"""
+
+
+@pytest.mark.processes
+def test_r37_a_copy_that_is_told_to_end_before_it_has_begun_ends() -> None:
+    done = subprocess.run([sys.executable, "-c", TOLD_AT_ONCE], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "-15 False\n"

@@ -16,21 +16,29 @@ from xwheel.executor.context import CURRENT
 class _Stream:
     """Stands in for ``sys.stdout``: inside a run it writes to the run's log, or to both, elsewhere to the original."""
 
-    def __init__(self, original: TextIO, both: bool) -> None:
-        self.original = original
+    def __init__(self, original: TextIO | None, both: bool) -> None:
+        self.original = original  # None in a process that was started without it
         self._both = both
 
     def write(self, text: str) -> int:
         """Write text; return its length."""
-        context = CURRENT.get(None)
-        if context is None or CAPTURE.forked:
-            return self.original.write(text)
-        context.sink.raw(text)
-        if self._both:
+        context = None if CAPTURE.forked else CURRENT.get(None)
+        if context is not None:
+            context.sink.raw(text)
+        if self.original is not None and (context is None or self._both):
             self.original.write(text)
         return len(text)
 
-    def __getattr__(self, name: str) -> object:  # among them flush: run logs flush themselves
+    def flush(self) -> None:
+        """Flush the original; run logs flush themselves."""
+        if self.original is not None:
+            self.original.flush()
+
+    def close(self) -> None:
+        """Stay open: other runs and the executor itself write here, too."""
+        self.flush()
+
+    def __getattr__(self, name: str) -> object:
         return getattr(self.original, name)
 
 

@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import sys
-import traceback
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,9 +20,10 @@ from xwheel.errors import ExecutorError, JobKilledError
 from xwheel.executor.context import CURRENT, JobContext
 from xwheel.executor.handlers import MARK, Handler
 from xwheel.executor.logs.run_log import SECOND, second_text
-from xwheel.executor.running.execution import describe_error, message_of
+from xwheel.executor.running.execution import describe_error, leave_copy, message_of, traceback_of
 from xwheel.executor.running.process import MAX_REPORT, Order
 from xwheel.executor.running.supervisor import divide
+from xwheel.runtime.signals import hear
 from xwheel.wire.codec import cut
 from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK
 
@@ -35,8 +35,11 @@ MAIN: Final = "__xwheel_main__"
 
 
 class _Output:
+    """The run's log; keeps its stream, whatever the handler does to ``sys.stdout``."""
+
     def __init__(self) -> None:
         self._clock = SystemClock()
+        self._stream = sys.stdout
 
     def line(self, text: str) -> None:
         """Write a line with its time."""
@@ -44,8 +47,10 @@ class _Output:
         self.raw(f"{second_text(seconds)}.{millis:03d} {text}\n")
 
     def raw(self, text: str) -> None:
-        """Write text as it is."""
-        sys.stdout.write(text)
+        """Write text as it is; it is lost if the handler closed the stream."""
+        with contextlib.suppress(ValueError):
+            self._stream.write(text)
+            self._stream.flush()
 
 
 def main(raw: dict[str, Any]) -> None:
@@ -53,8 +58,8 @@ def main(raw: dict[str, Any]) -> None:
     order = msgspec.convert(raw, Order)
     os.set_inheritable(order.report, False)
     divide(_take_control())
-    output = _Output()
     _open_output()
+    output = _Output()
     form = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format=form, datefmt=SECOND)
     context = JobContext(order.request, output, order.started_ms)
@@ -66,15 +71,19 @@ def main(raw: dict[str, Any]) -> None:
     while len(data) > MAX_REPORT:  # control characters take six bytes each
         message = cut(message, len(message) // 2)
         data = msgspec.json.encode((code, message))
-    sys.stdout.flush()
-    os.write(order.report, data)
-    logging.shutdown()
+    output.raw("")
+    status = 1
+    with contextlib.suppress(BaseException):  # the handler may have closed the pipe, and its code runs in shutdown()
+        os.write(order.report, data)
+        status = 0
+        logging.shutdown()
     # threads of the handler must not keep the run open after its result
-    os._exit(0)
+    os._exit(status)
 
 
 def _call(order: Order, context: JobContext, output: _Output) -> tuple[int, str]:
     handler: Handler | None = None
+    pid = os.getpid()
     try:
         found = getattr(_load(order), MARK, None)
         if not isinstance(found, Handler):
@@ -85,8 +94,10 @@ def _call(order: Order, context: JobContext, output: _Output) -> tuple[int, str]
         value = handler.function(context) if handler.takes_context else handler.function()
         report = OK, message_of(context.result if value is None else value)
     except BaseException as error:
-        output.line("".join(traceback.format_exception(error)).rstrip())
+        leave_copy(pid, error)
+        output.line(traceback_of(error))
         report = FAIL, describe_error(error)
+    leave_copy(pid)
     if handler is not None and handler.destroy is not None:
         try:
             handler.destroy()
@@ -109,7 +120,7 @@ def _become(order: Order, context: JobContext, output: _Output) -> tuple[int, st
         output.line(describe_error(error))
         return FAIL, str(error)
     except BaseException as error:
-        output.line("".join(traceback.format_exception(error)).rstrip())
+        output.line(traceback_of(error))
         return FAIL, describe_error(error)
 
 
@@ -135,7 +146,7 @@ def _obey_terminate(context: JobContext) -> None:
         context.cancel(JobKilledError)
         raise JobKilledError("the executor asks this run to end")
 
-    signal.signal(signal.SIGTERM, end)
+    hear(signal.SIGTERM, end)
 
 
 def _take_control() -> int:

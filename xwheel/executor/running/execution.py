@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -140,7 +142,7 @@ class Execution:
     def failed(self, error: BaseException, now_ms: int) -> CallbackItem:
         """Return the outcome of a handler that raised; its traceback goes to the run's log."""
         if self.ending is None and self.log is not None:
-            self.log.line("".join(traceback.format_exception(error)).rstrip())
+            self.log.line(traceback_of(error))
         return self.outcome(FAIL, describe_error(error), now_ms)
 
     def ended(self, ending: Ending, now_ms: int, note: str = "") -> CallbackItem:
@@ -193,25 +195,64 @@ def closing_line(outcome: CallbackItem) -> str:
 
 def describe_error(error: BaseException) -> str:
     """Return one line that names the error; survives errors that cannot be shown."""
-    name = type(error).__name__
-    try:
-        text = str(error)
-    except BaseException:  # the handler's own code runs here
+    name = _type_of(error)
+    try:  # the handler's own code runs here
+        text = _plain(str(error))
+    except BaseException:
         return f"{name} (its text cannot be shown)"
-    if isinstance(error, SystemExit):
+    if issubclass(type(error), SystemExit):
         text = f"the handler called sys.exit({text})"
     return f"{name}: {text}" if text else name
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the lines that say where an error was raised; survives errors that cannot be shown."""
+    with suppress(BaseException):  # the error's own code runs here, and it may hold what no formatter expects
+        return _plain("".join(traceback.format_exception(error)).rstrip())
+    places = ""
+    with suppress(BaseException):
+        places = "".join(traceback.format_tb(error.__traceback__))
+    return places + describe_error(error)
 
 
 def message_of(value: object) -> str:
     """Return a handler's result as text: strings as they are, JSON where possible, otherwise ``repr``."""
     if value is None:
         return ""
-    if isinstance(value, str):
-        return value
-    try:
-        return msgspec.json.encode(value).decode()
-    except BaseException:  # the handler's own code runs here, and in its repr
+    try:  # the handler's own code runs here, and in its repr
+        return _plain(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+    except BaseException:
         with suppress(BaseException):
-            return cut(repr(value), MAX_REPR)
-        return f"({type(value).__name__} that cannot be shown)"
+            return cut(_plain(repr(value)), MAX_REPR)
+        return f"({_type_of(value)} that cannot be shown)"
+
+
+def leave_copy(pid: int, error: BaseException | None = None) -> None:
+    """End this process, as Python ends one, if it is a copy that a handler forked and that came back from the handler.
+
+    Only the process of this number has a part in the run. ``error`` is what the handler raised.
+    """
+    if os.getpid() == pid:
+        return
+    status = 0
+    with suppress(BaseException):
+        if error is not None:
+            code = error.code if isinstance(error, SystemExit) else traceback_of(error)
+            status = code if isinstance(code, int) else int(code is not None)
+            if isinstance(code, str):
+                sys.stderr.write(f"{code}\n")
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status & 0xFF)
+
+
+def _type_of(value: object) -> str:
+    try:
+        return _plain(type(value).__name__)
+    except BaseException:  # its type has a type of its own, which is the handler's code
+        return "something"
+
+
+def _plain(text: str) -> str:
+    """Return text without the methods of a subclass, which are the handler's code."""
+    return str.__str__(text)

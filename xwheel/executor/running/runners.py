@@ -9,8 +9,10 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import os
 import threading
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -19,7 +21,7 @@ from xwheel.errors import ExecutorError, JobKilledError, JobTimeoutError
 from xwheel.executor.context import CURRENT, JobContext
 from xwheel.executor.handlers import Handler, HandlerKind
 from xwheel.executor.logs.run_log import RunLog
-from xwheel.executor.running.execution import Execution, describe_error
+from xwheel.executor.running.execution import Execution, describe_error, leave_copy
 from xwheel.executor.running.pool import DaemonExecutor
 from xwheel.runtime.foreign import ends_in_time
 from xwheel.wire.contract import FAIL
@@ -94,6 +96,13 @@ class Lifecycles:
             except BaseException:
                 logger.exception("destroy of handler %s failed", handler.name)
 
+    def forget_async(self) -> None:
+        """Let coroutine handlers be initialised again, on another event loop: what they made belongs to the last."""
+        self._async_locks.clear()
+        for handler in list(self._ready.values()):
+            if handler.kind is HandlerKind.ASYNC:
+                self._ready.pop(handler.name, None)
+
     def close(self) -> None:
         """Call all other ``destroy``; one that blocks is left behind."""
         due = [handler for handler in self._ready.values() if handler.destroy is not None]
@@ -124,6 +133,7 @@ def run_in_thread(execution: Execution, context: JobContext, lifecycles: Lifecyc
     """Call a plain handler on this thread and return its outcome, whatever it raises."""
     value: object = None
     error: BaseException | None = None
+    pid = os.getpid()
     token = CURRENT.set(context)
     try:
         try:
@@ -137,6 +147,7 @@ def run_in_thread(execution: Execution, context: JobContext, lifecycles: Lifecyc
             execution.disarm()
     except BaseException as raised:
         error = raised
+    leave_copy(pid, error)
     if execution.is_injected:
         error = _settle(execution) or error
     CURRENT.reset(token)
@@ -185,72 +196,174 @@ def _settle(execution: Execution) -> BaseException | None:
 
 
 class AsyncRunner:
-    """One event loop on one thread, made with the first coroutine handler. Thread-safety: any thread."""
+    """Runs coroutine handlers on one event loop, made with the first of them. Thread-safety: any thread."""
 
     def __init__(self, lifecycles: Lifecycles, clock: Clock) -> None:
         self._lifecycles = lifecycles
         self._clock = clock
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._tasks: set[asyncio.Future[None]] = set()
+        self._loop: _LoopThread | None = None
 
     def start(self, execution: Execution, context: JobContext, ended: Ended) -> None:
         """Run a coroutine handler; ``ended`` is called on the loop's thread."""
-        self._get_loop().call_soon_threadsafe(self._spawn, execution, context, ended)
+        with self._lock:
+            if self._loop is None or not self._loop.run(execution, context, ended):
+                self._loop = _LoopThread(self._lifecycles, self._clock)
+                self._loop.run(execution, context, ended)
 
     def cancel(self, execution: Execution) -> None:
         """Cancel its task, if it still runs."""
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs there
-                self._loop.call_soon_threadsafe(_cancel_task, execution)
+            self._loop.call(_cancel_task, execution)
+
+    def disown(self) -> None:
+        """In a forked child: let the copy of the loop end before it goes on with the parent's runs."""
+        if self._loop is not None:
+            self._loop.stop()
 
     def close(self) -> None:
         """End the loop; tasks that are left are cancelled."""
         with self._lock:
-            loop, thread, self._loop = self._loop, self._thread, None
-        if loop is None or thread is None:
-            return
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(STOP_S + DESTROY_S)
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close()
 
-    def _get_loop(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                loop = asyncio.new_event_loop()
-                thread = threading.Thread(
-                    target=_run_loop, args=(loop, self._lifecycles), name="xwheel-async", daemon=True
-                )
-                try:
-                    thread.start()
-                except BaseException:
-                    loop.close()
-                    raise
-                self._loop, self._thread = loop, thread
-            return self._loop
 
-    def _spawn(self, execution: Execution, context: JobContext, ended: Ended) -> None:
-        token = CURRENT.set(context)  # the task copies the present context
-        task = asyncio.ensure_future(self._guard(execution, context, ended))
-        CURRENT.reset(token)
-        self._tasks.add(task)  # the loop itself holds tasks only weakly
-        task.add_done_callback(self._tasks.discard)
+class _LoopThread:
+    """An event loop and its thread.
 
-    async def _guard(self, execution: Execution, context: JobContext, ended: Ended) -> None:
+    Handlers may end the loop: asyncio lets ``sys.exit`` in an inner task or a callback pass through it, and there is
+    ``loop.stop()``. The loop then goes on with what is open. On one that a handler closed, all open runs have failed.
+    """
+
+    def __init__(self, lifecycles: Lifecycles, clock: Clock) -> None:
+        self._lifecycles = lifecycles
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open: dict[Execution, Ended] = {}
+        self._exits: dict[Execution, BaseException] = {}
+        self._is_closing = self._is_lost = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._work, name="xwheel-async", daemon=True)
         try:
-            # known from here on: a task that is cancelled before its first step never enters this function
-            execution.task = asyncio.current_task()
+            self._thread.start()
+        except BaseException:
+            self._loop.close()
+            raise
+
+    def run(self, execution: Execution, context: JobContext, ended: Ended) -> bool:
+        """Begin a task for a run soon; return False if the loop was closed: the run needs another one."""
+        with self._lock:
+            if self._is_lost:
+                return False
+            self._open[execution] = ended
+        self.call(self._spawn, execution, context)
+        return True
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function on the loop's thread soon, unless a handler closed the loop."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def stop(self) -> None:
+        """Let the loop come back to its thread; for the loop's own thread."""
+        self._loop.stop()
+
+    def close(self) -> None:
+        """End the loop; tasks that are left are cancelled."""
+        self._is_closing = True
+        self.call(self._loop.stop)
+        self._thread.join(STOP_S + DESTROY_S)
+
+    def _work(self) -> None:
+        pid = os.getpid()
+        asyncio.set_event_loop(self._loop)
+        # asyncio's own would keep the interpreter from ending as long as one of its threads is busy
+        self._loop.set_default_executor(DaemonExecutor("async-helper"))
+        while not (self._is_closing or self._loop.is_closed()):
+            try:
+                self._loop.run_forever()
+            except BaseException as error:
+                self._exited(error)
+            leave_copy(pid)
+        if self._loop.is_closed():
+            self._lose_open()
+        else:
+            self._tidy_up()
+            self._loop.close()
+
+    def _exited(self, error: BaseException) -> None:
+        """Let the run fail whose inner task or callback ended the loop; the others go on."""
+        context = _context_of(error)
+        with self._lock:
+            found = list(self._open)
+        for execution in found:
+            if execution.context is context and execution.task is not None:
+                self._exits[execution] = error
+                execution.task.cancel()
+                return
+        logger.error("%s ended the event loop of handlers, which goes on", describe_error(error))
+
+    def _tidy_up(self) -> None:
+        self._loop.set_task_factory(None)  # a handler may have set one
+        left = asyncio.all_tasks(self._loop)
+        for task in left:
+            task.cancel()
+        if left:
+            self._finish(asyncio.wait(left, timeout=STOP_S))
+        self._finish(self._lifecycles.close_async())
+        self._finish(self._loop.shutdown_asyncgens())
+        self._finish(self._loop.shutdown_default_executor())
+
+    def _finish(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        """Run a coroutine to its end, though others end the loop meanwhile."""
+        task = self._loop.create_task(coroutine)
+        while not (task.done() or self._loop.is_closed()):
+            with contextlib.suppress(BaseException):
+                self._loop.run_until_complete(task)
+
+    def _lose_open(self) -> None:
+        """Report what is open on a loop that a handler closed."""
+        with self._lock:
+            self._is_lost = True
+            lost = list(self._open)
+        self._lifecycles.forget_async()
+        for execution in lost:
+            self._end(execution, ExecutorError("a handler closed the event loop"), None)
+
+    def _spawn(self, execution: Execution, context: JobContext) -> None:
+        token = CURRENT.set(context)  # the task copies the present context
+        execution.task = asyncio.Task(self._guard(execution, context), loop=self._loop)
+        CURRENT.reset(token)
+        # one that is cancelled before its first step never enters its coroutine
+        execution.task.add_done_callback(lambda _: self._end(execution, asyncio.CancelledError(), None))
+
+    async def _guard(self, execution: Execution, context: JobContext) -> None:
+        pid = os.getpid()
+        value: object = None
+        failure: BaseException | None = None
+        try:
             if execution.ending is not None:
                 raise asyncio.CancelledError
             await self._lifecycles.prepare_async(execution.handler)
             function = cast(Callable[..., Coroutine[Any, Any, object]], execution.handler.function)
             value = await (function(context) if execution.handler.takes_context else function())
         except BaseException as error:
-            outcome = execution.failed(error, self._clock.now_ms())
-        else:
-            outcome = execution.succeeded(value, self._clock.now_ms())
+            failure = error
+        leave_copy(pid, failure)
+        self._end(execution, self._exits.pop(execution, failure), value)
+
+    def _end(self, execution: Execution, failure: BaseException | None, value: object) -> None:
+        with self._lock:
+            ended = self._open.pop(execution, None)
         execution.task = None
-        ended(execution, outcome)
+        if ended is None:
+            return
+        now_ms = self._clock.now_ms()
+        if failure is None:
+            ended(execution, execution.succeeded(value, now_ms))
+        else:
+            ended(execution, execution.failed(failure, now_ms))
 
 
 def _cancel_task(execution: Execution) -> None:
@@ -258,19 +371,14 @@ def _cancel_task(execution: Execution) -> None:
         execution.task.cancel()
 
 
-def _run_loop(loop: asyncio.AbstractEventLoop, lifecycles: Lifecycles) -> None:
-    asyncio.set_event_loop(loop)
-    # asyncio's own would keep the interpreter from ending as long as one of its threads is busy
-    loop.set_default_executor(DaemonExecutor("async-helper"))
-    try:
-        loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        if left:
-            loop.run_until_complete(asyncio.wait(left, timeout=STOP_S))
-        loop.run_until_complete(lifecycles.close_async())
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        loop.close()
+def _context_of(error: BaseException) -> JobContext | None:
+    """Return the context of the run in whose task or callback an error was raised that ended the loop."""
+    with contextlib.suppress(BaseException):  # the error may be of the handler's own class
+        at = error.__traceback__
+        while at is not None:
+            handle: Any = at.tb_frame.f_locals.get("self")
+            if issubclass(type(handle), asyncio.Handle):
+                context: Context = handle._context
+                return context.get(CURRENT)
+            at = at.tb_next
+    return None

@@ -162,6 +162,10 @@ class Workers:
         for execution in self.queues.all():
             self._end(execution, ending, NOT_STARTED)
 
+    def disown(self) -> None:
+        """In a forked child: go on with no run of the parent's."""
+        self._async.disown()
+
     def close(self) -> None:
         """Let threads and the event loop end, and call ``destroy`` of the handlers."""
         self._async.close()
