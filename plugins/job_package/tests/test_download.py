@@ -105,7 +105,7 @@ def test_a_file_appears_whole_and_checked(tmp_path: Path, store: WebServer) -> N
 
 def test_a_wrong_checksum_is_fetched_once_more_and_then_permanent(tmp_path: Path, store: WebServer) -> None:
     """DL-2: deleted, tried once more, then checksum_mismatch."""
-    store.reply = web_reply(200, DATA[:-1] + b"x")
+    store.reply = web_reply(200, DATA[:-1] + bytes([DATA[-1] ^ 1]))
     error = refusal(tmp_path, store)
     assert (error.reason, error.is_permanent, len(store.requests)) == ("checksum_mismatch", True, 2)
     assert list((tmp_path / SHA256).iterdir()) == []
