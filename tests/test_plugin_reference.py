@@ -30,7 +30,7 @@ from xwheel_run_logs import ChecksSetup, LogChunk, LogEnd, LogKey, LogStore
 
 from tests.support.paths import ROOT
 from xwheel.model.deeds import Deed
-from xwheel.plugin import RegisteredExecutor
+from xwheel.plugin import RegisteredExecutor, Reporter
 from xwheel.plugin.contracts import (
     ChecksSavedSource,
     ChecksSource,
@@ -147,6 +147,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         PartHealth,
         ReadsLogs,
         TakesLogs,
+        Reporter,
         LogText,
         LogPart,
         LogReceipt,
@@ -286,8 +287,9 @@ A plugin describes its table as a subclass of `xwheel.plugin.PluginOptions`, a p
 `options` is annotated with it gets it checked; without that annotation `options` is the table as it stands there.
 `read_options(config, NAME, Model)` does the same by name. Texts are not taken for numbers. A field of type
 `SecretStr` is never shown; next to `password: SecretStr | None` a field `password_file: Path | None = None` lets
-operators name a file that holds it. From the environment, all tables together are one JSON document, which then stands
-in place of those of the file:
+operators name a file that holds it. Other texts are shown to admins alone, and only those of the fields that the
+class names in `public`, since a URL may hold a password. From the environment, all tables together are one JSON
+document, which then stands in place of those of the file:
 
 ```sh
 export XWHEEL_PLUGINS__OPTIONS='{"NAME": {"key": 5}}'

@@ -104,6 +104,7 @@ PUBLIC = {
         "NotesRefusals",
         "Recorder",
         "RefusedCall",
+        "Reporter",
         "AuthError",
         "StorageError",
         "PluginSite",

@@ -8,6 +8,13 @@ from tests.mutants import Mistake
 
 MISTAKES: Final = [
     Mistake(
+        file="plugins/alarm_email/xwheel_alarm_email/message.py",
+        old='    if "=?" not in text and text.isascii():',
+        new="    if text.isascii():",
+        why="Readers of a mail see another subject than was written: encoded words of a name are decoded (S22).",
+        tests=("plugins/alarm_email/tests/test_message.py",),
+    ),
+    Mistake(
         file="plugins/alarm_webhook/xwheel_alarm_webhook/channel.py",
         old="            raise AlarmRetryLater(told, max(later))",
         new="            raise AlarmRetryLater(told, min(later))",

@@ -8,6 +8,27 @@ from tests.mutants import Mistake
 
 MISTAKES: Final = [
     Mistake(
+        file="xwheel/scheduler/executors/registry.py",
+        old="if there is not None and proof < _proof_of(there):",
+        new="if there is not None and proof is None:",
+        why="Who holds the token that all share takes over an executor of a group with a secret (S19).",
+        tests=("tests/component/api/xxl/test_entered_addresses.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/executors/registry.py",
+        old="not was_there and self.secrets.has_live(facts.group_id)",
+        new="not was_there and False",
+        why="A stranger's server joins a group that has a secret, with the token that all share (S20).",
+        tests=("tests/component/api/xxl/test_entered_addresses.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/executors/registry.py",
+        old="was_there = there is not None and there.instance == facts.instance",
+        new="was_there = there is not None",
+        why="At the address of an executor that was there before the secret another one comes without it (S20).",
+        tests=("tests/component/api/xxl/test_entered_addresses.py",),
+    ),
+    Mistake(
         file="plugins/cluster_zookeeper/xwheel_cluster_zookeeper/master.py",
         old="or self.load[node.path] < node.slots]",
         new="or self.load[node.path] <= node.slots]",

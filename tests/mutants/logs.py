@@ -8,6 +8,13 @@ from tests.mutants import Mistake
 
 MISTAKES: Final = [
     Mistake(
+        file="xwheel/model/executors.py",
+        old="        return secret_id in (None, SHARED_SECRET)\n",
+        new="        return True\n",
+        why="Who holds the token that all share writes logs of runs that were sent under a group's secret (S21).",
+        tests=("tests/product/run_logs/test_shipped.py",),
+    ),
+    Mistake(
         file="xwheel/executor/reporting/log_shipping.py",
         old="                    is_end = is_over\n                    break",
         new="                    is_end = shipment.is_over\n                    break",
@@ -72,8 +79,8 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="plugins/run_logs/xwheel_run_logs/shipped.py",
-        old="if group_id is not None and group_id != owner.group_id:",
-        new="if group_id is not None and group_id < 0:",
+        old="if not reporter.may_report(owner.group_id, owner.secret_id):",
+        new="if False:",
         why="One group's secret would write logs of another group.",
         tests=("tests/product/run_logs/test_shipped.py",),
     ),

@@ -8,6 +8,20 @@ from tests.mutants import Mistake
 
 MISTAKES: Final = [
     Mistake(
+        file="xwheel/api/http/errors.py",
+        old="detail=OUTAGE if isinstance(error, errors.OutageError) else str(error)",
+        new="detail=str(error)",
+        why="Strangers hear where the database is, and as whom the node signs in (S28).",
+        tests=("tests/component/api/http/test_bad_input.py",),
+    ),
+    Mistake(
+        file="xwheel/runtime/http_limits.py",
+        old="        if not is_due:\n            return False\n",
+        new="",
+        why="Who closes a connection in the right moment writes a line into the log each time (S25).",
+        tests=("tests/security/test_listeners.py",),
+    ),
+    Mistake(
         file="xwheel/api/http/headers.py",
         old="    if not text.isprintable():\n",
         new="    if not text:\n",

@@ -7,9 +7,11 @@ import errno
 import http.client
 import logging
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from logging import Formatter
 from typing import Any
 
 import pytest
@@ -148,7 +150,7 @@ def test_s2_health_is_answered_while_all_workers_are_busy() -> None:
     with serving(app, threads=2) as listener, contextlib.ExitStack() as stack:
         for _ in range(5):
             peer = stack.enter_context(connect(listener.port))
-            peer.sendall(b"GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
+            peer.sendall(b"GET /wait HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         for _ in range(2):
             assert app.waiting.acquire(timeout=20)
         assert get(listener.port, "/healthz") == b"small"
@@ -365,6 +367,31 @@ def test_broken_heads_are_answered_and_closed(head: bytes, caplog: pytest.LogCap
     assert not caplog.records
 
 
+GOES_EARLY = {
+    "a bad head": b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+    "no head at all": b"\x16\x03\x01\r\n\r\n",
+    "a call": b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
+    "a large answer": b"GET /big HTTP/1.1\r\nHost: h\r\n\r\n",
+    "a path of two lines": b"POST /a%0aERROR%20forged HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("said", GOES_EARLY)
+def test_s25_who_goes_early_leaves_few_lines(said: str, caplog: pytest.LogCaptureFixture) -> None:
+    """S25: 26 lines of a traceback for each: 1,500 lines in 0.6 s."""
+    caplog.set_level(logging.INFO)
+    with serving(App(), threads=4) as listener:
+        for _ in range(300):
+            peer = connect(listener.port)
+            peer.sendall(GOES_EARLY[said])
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # RST
+            peer.close()
+        assert get(listener.port, "/") == b"small"
+    lines = [line for record in caplog.records for line in Formatter().format(record).splitlines()]
+    assert len(lines) <= 6, lines
+    assert not [line for line in lines if line.startswith(("Traceback", "ERROR forged"))]
+
+
 def post(path: str) -> bytes:
     return b"POST %s HTTP/1.1\r\nHost: h\r\nTOKEN: %s\r\nContent-Length: 0\r\n\r\n" % (path.encode(), TOKEN.encode())
 
@@ -373,7 +400,7 @@ def test_what_waited_until_its_caller_gave_up_is_not_done() -> None:
     """The caller may have asked another node meanwhile, and then for the opposite."""
     app = App()
     with serving(app, threads=1) as listener, connect(listener.port) as busy, connect(listener.port) as patient:
-        busy.sendall(b"GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
+        busy.sendall(b"GET /wait HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         assert app.waiting.acquire(timeout=60)
         with connect(listener.port) as gone:
             gone.sendall(post("/pause"))

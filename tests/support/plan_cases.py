@@ -376,6 +376,7 @@ def _others() -> Iterator[Case]:
     )
     yield Case("jobs.find_calendar_users", lambda conn: jobs.find_calendar_users(conn, "easter"), 100_000, every_job)
     yield Case("executors.save_executor", lambda conn: executors.save_executor(conn, make_executor()))
+    yield Case("executors.find_executor", lambda conn: executors.find_executor(conn, 1, "1"))
     yield Case("executors.taken_elsewhere", lambda conn: executors.taken_elsewhere(conn, 1, ["1", "2"], NOW))
     yield Case("executors.delete_executor", lambda conn: executors.delete_executor(conn, 2, "1"))
     yield Case("executors.list_executors", executors.list_executors)

@@ -20,7 +20,7 @@ from xwheel.api.parts import ApiParts
 from xwheel.api.schema.health import HealthCounts, HealthReport
 from xwheel.clock import OffsetFilter, SystemClock
 from xwheel.config import Config
-from xwheel.errors import ConfigError, StorageError, XwheelError
+from xwheel.errors import ConfigError, OutageError, StorageError, XwheelError
 from xwheel.plugin.discovery import Plugins, load_plugins
 from xwheel.runtime.sealing import KeyRing, read_keys
 from xwheel.scheduler.cluster.clock_sync import ClockSync
@@ -167,7 +167,7 @@ class ManagementProcess:
 
 
 def _refuse(start_response: StartResponse, error: XwheelError) -> Iterable[bytes]:
-    problem = problem_of(StorageError(str(error)))
+    problem = problem_of(error if isinstance(error, StorageError) else OutageError())
     headers = [("Content-Type", PROBLEM_TYPE), ("Retry-After", str(RETRY_AFTER_S))]
     start_response("503 Service Unavailable", headers)
     return [msgspec.json.encode(problem)]

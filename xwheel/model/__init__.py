@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xwheel.model.executors import NO_SECRET, SHARED_SECRET, EnteredAddress, ExecutorGroup, RegisteredExecutor
+from xwheel.model.executors import NO_SECRET, SHARED_SECRET, EnteredAddress, ExecutorGroup, RegisteredExecutor, Reporter
 from xwheel.model.jobs import (
     MAX_ID,
     PARTITIONS,
@@ -24,4 +24,4 @@ __all__ = ["PARTITIONS", "ChildLink", "GlueVersion", "Job", "NewSource"]
 __all__ += ["BlockScope", "BlockStrategy", "DeliveryPolicy", "JoinMode", "MisfirePolicy", "RetryBackoff"]
 __all__ += ["MAX_ID", "Origin", "Run", "RunReason", "RunState"]
 __all__ += ["FINAL_STATES", "OPEN_STATES", "OUTCOME_STATES", "TRANSITIONS"]
-__all__ += ["NO_SECRET", "SHARED_SECRET", "EnteredAddress", "ExecutorGroup", "RegisteredExecutor"]
+__all__ += ["NO_SECRET", "SHARED_SECRET", "EnteredAddress", "ExecutorGroup", "RegisteredExecutor", "Reporter"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 SHARED_SECRET: Final = 0  # in place of a secret's id: the token that all executors share
 # in place of a secret's id: what was proven is a group's token, of which only a digest is known
@@ -63,3 +63,18 @@ class EnteredAddress:
     address: str  # normalised base URL
     secret_id: int  # the group's executor secret that it is called with, or ``NO_SECRET`` for none
     error: str = ""  # why no run goes there, empty while it answers
+
+
+class Reporter(NamedTuple):
+    """Who says something of runs from outside, as the secret tells that came with it."""
+
+    group_id: int | None  #: the group whose secret or token it was; None for the token that all executors share
+
+    def may_report(self, group_id: int, secret_id: int | None) -> bool:
+        """Return whether it speaks for a run: of its group, or, under the shared token, one that was sent under that.
+
+        ``group_id`` is the run's, and ``secret_id`` what it was sent under, as :class:`RegisteredExecutor` has it.
+        """
+        if self.group_id is not None:
+            return self.group_id == group_id
+        return secret_id in (None, SHARED_SECRET)

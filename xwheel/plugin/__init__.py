@@ -18,7 +18,7 @@ from xwheel.errors import (
     StorageError,
     XwheelError,
 )
-from xwheel.model import RegisteredExecutor, RunState
+from xwheel.model import RegisteredExecutor, Reporter, RunState
 from xwheel.model.access import Actor, ActorKind, Grant, Grants, Permission, Role
 from xwheel.model.deeds import AuditOutcome, Deed
 from xwheel.plugin.contracts import (
@@ -111,7 +111,7 @@ __all__ += ["RunChange", "RunListener", "RunState"]
 __all__ += ["Changes", "Observer", "Rows", "RunEnd", "SaysWhatChanged", "SeesDispatches"]
 __all__ += ["Migration", "PluginDatabase", "RowsGoAlong", "Tables"]
 # logs of runs
-__all__ += ["LogAnswer", "LogData", "LogPart", "LogQuestions", "LogReceipt", "LogText"]
+__all__ += ["LogAnswer", "LogData", "LogPart", "LogQuestions", "LogReceipt", "LogText", "Reporter"]
 __all__ += ["LogStoreError", "ReadsLogs", "TakesLogs"]
 # who calls and what they may do
 __all__ += ["Actor", "ActorKind", "Grant", "Grants", "Permission", "Role"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from enum import Enum
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 FILE_SUFFIX: Final = "_file"
 MAX_SECRET_BYTES: Final = 65_536
 MASK: Final = "**********"
-_SECRET: Final = re.compile("password|passwd|secret|token|authorization|cookie|credential|api.?key", re.IGNORECASE)
+_SECRET: Final = re.compile(
+    "pass(word|wd|phrase)|secret|token|authorization|cookie|credential|(api|private).?key", re.IGNORECASE
+)
 # pydantic's words for what TOML calls otherwise
 _WORDS: Final = {
     "a valid string": "a text",
@@ -43,8 +46,13 @@ class PluginOptions(BaseModel):
     Fields are pydantic's, each with a description. A secret is a ``SecretStr``; next to ``password: SecretStr | None``
     a field ``password_file: Path | None = None`` lets operators name a file that holds it, which is read into
     ``password``. A nested table is another subclass of this.
+
+    Admins see numbers, yes and no, paths and what is chosen among few words. Texts are hidden from them as well, since
+    a URL may hold a password, but for the fields that ``public`` names.
     """
 
+    #: names of fields whose texts admins see
+    public: ClassVar[tuple[str, ...]] = ()
     #: names of secrets of which one of both fields must be given
     required_secrets: ClassVar[tuple[str, ...]] = ()
 
@@ -112,17 +120,40 @@ def shown_options(options: PluginOptions | None, given: Mapping[str, Any]) -> di
     """Return a plugin's options as they are shown, never a secret: as it read them, or else the names in its table."""
     if options is None:
         return dict.fromkeys(given, MASK)
-    return {name: _masked(name, value) for name, value in options.model_dump(mode="json").items()}
+    return _shown(options)
 
 
-def _masked(name: str, value: Any) -> Any:
+def _shown(options: PluginOptions) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, field in type(options).model_fields.items():
+        words = set(_words_of(field.annotation))
+        found[name] = _masked(name, getattr(options, name), words, is_public=name in options.public)
+    return found
+
+
+def _masked(name: str, value: Any, words: Collection[object], *, is_public: bool) -> Any:
     """Hide also what is a secret by its name alone, such as a header in a table of headers."""
-    if isinstance(value, dict):
-        return {key: _masked(key, inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_masked(name, inner) for inner in value]
-    is_secret = bool(_SECRET.search(name)) and not name.endswith(FILE_SUFFIX)
-    return MASK if is_secret and isinstance(value, str) and value else value
+    if isinstance(value, PluginOptions):
+        return _shown(value)
+    if isinstance(value, Mapping):
+        return {str(key): _masked(str(key), inner, words, is_public=is_public) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_masked(name, inner, words, is_public=is_public) for inner in value]
+    plain = value.value if isinstance(value, Enum) else value
+    if isinstance(value, Path | Enum):
+        return str(plain)
+    if isinstance(plain, str) and not (plain in words or (is_public and not _SECRET.search(name))):
+        return MASK if plain else plain
+    return plain if plain is None or isinstance(plain, str | bool | int | float) else MASK
+
+
+def _words_of(annotation: Any) -> Iterator[object]:
+    """Yield the words that a field may be chosen among."""
+    if get_origin(annotation) is Literal:
+        yield from get_args(annotation)
+    else:
+        for inner in get_args(annotation):
+            yield from _words_of(inner)
 
 
 def _explain(where: str, item: ErrorDetails, model: type[PluginOptions]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from xwheel.model import Run
+from xwheel.model import Reporter, Run
 from xwheel.wire.messages import LogData, LogPart, LogReceipt
 
 
@@ -45,13 +45,13 @@ class TakesLogs(Protocol):
     def wants_logs(self) -> bool:
         """Return whether executors shall ship, from memory: the answer to each beat says so."""
 
-    def take_logs(self, instance: str, parts: Sequence[LogPart], group_id: int | None) -> Sequence[LogReceipt]:
+    def take_logs(self, instance: str, parts: Sequence[LogPart], reporter: Reporter) -> Sequence[LogReceipt]:
         """Keep parts of logs; return for each run how far its log is there.
 
         Args:
             instance: The executor instance that sends them: only of its own runs anything may be taken.
             parts: Those of one run in their order; one without lines asks how far its log is.
-            group_id: The group whose secret came with them; None for the token that all executors share.
+            reporter: Whose secret came with them: only of runs that it may report anything may be taken.
 
         Raises:
             LogStoreError: It is not known what was kept; the executor sends all of it again later.

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from xwheel.errors import LogStoreError, PluginError, RouteError, ScheduleError, StorageError, XwheelError
-from xwheel.model import RegisteredExecutor
+from xwheel.model import RegisteredExecutor, Reporter
 from xwheel.plugin.contracts import PartHealth, ReportsHealth, ScheduleSpec, ScheduleType
 from xwheel.plugin.run_logs import LogText, ReadsLogs, TakesLogs
 from xwheel.wire.messages import LogPart, LogReceipt
@@ -131,12 +131,12 @@ def wants_logs(plugin: TakesLogs) -> bool:
         return False
 
 
-def log_receipts(plugin: TakesLogs, instance: str, parts: Sequence[LogPart], group_id: int | None) -> list[LogReceipt]:
+def log_receipts(plugin: TakesLogs, instance: str, parts: Sequence[LogPart], reporter: Reporter) -> list[LogReceipt]:
     """Return what a plugin answers to shipped parts of logs; all but receipts of these runs is a LogStoreError."""
     what, asked = f"logs of {name_of(plugin)}", {part.run_id for part in parts}
     allowed = (LogStoreError, StorageError)
     try:
-        found = guarded(what, lambda: list(plugin.take_logs(instance, parts, group_id)), allowed=allowed)
+        found = guarded(what, lambda: list(plugin.take_logs(instance, parts, reporter)), allowed=allowed)
         are_fit = all(type(item) is LogReceipt and item.run_id in asked for item in found)
         require(are_fit, f"{what}: take_logs() must return receipts of the runs that it was given")
     except LogStoreError:

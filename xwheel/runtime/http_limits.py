@@ -31,6 +31,7 @@ FIRST_PAUSE_MS: Final = 1000
 LAST_PAUSE_MS: Final = 60_000
 FORGET_MS: Final = 600_000  # after this long without a refused call, an address or token begins again
 WINDOW_MS: Final = 30_000
+MOST_SHOWN: Final = 500  # characters of a line that a library logs
 # addresses, and as many tokens, that are remembered; the one that called longest ago is forgotten first
 MOST_KNOWN: Final = 1000
 MOST_ROUTES: Final = 4  # routes of one address that a window counts apart
@@ -209,6 +210,40 @@ class Refusals:
         with self._lock:
             lines = self._window.end(now_ms)
         _log(lines)
+
+
+class FewLines(logging.Filter):
+    """Lets each place in a library's code log one line in a window of time, and say how often it wanted to.
+
+    What it logs is of strangers' making: a connection that is cut in the right moment, a path with a line feed. For any
+    thread.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._places: dict[tuple[str, int], tuple[float, int]] = {}  # when its window began, and what was left out
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the record is logged; it is one line then."""
+        place = (record.pathname, record.lineno)
+        with self._lock:
+            since_s, left_out = self._places.get(place, (-WINDOW_S, 0))
+            is_due = not since_s <= record.created < since_s + WINDOW_S  # the clock may have gone back
+            self._places[place] = (record.created, 0) if is_due else (since_s, left_out + 1)
+        if not is_due:
+            return False
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f": {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+        more = f" ({left_out} more before)" if left_out else ""
+        record.msg, record.args = "%s%s", ("".join(map(_shown, text))[:MOST_SHOWN], more)
+        record.exc_info = record.exc_text = record.stack_info = None
+        return True
+
+
+def _shown(char: str) -> str:
+    return char if char.isprintable() else repr(char)[1:-1]
 
 
 def route_of(method: str, path: str) -> str:

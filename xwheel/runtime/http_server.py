@@ -34,6 +34,7 @@ from xwheel.runtime.http_limits import (
     ConnectionState,
     Cut,
     CutLog,
+    FewLines,
     gives_way,
     is_late,
     peer_of,
@@ -50,6 +51,7 @@ the body, and must be refused there by what the head says.
 LimitOf = Callable[[str, str], int]
 """Says how large the body of a call may be, by method and path, where that is more than usual; otherwise 0."""
 
+_few_lines: Final = FewLines()
 TICK_S: Final = 0.5
 MAX_HEAD_BYTES: Final = 32 * 1024
 ACCEPTS: Final = 16  # connections taken before those that are open get their turn
@@ -68,8 +70,8 @@ class IncomingRequest(HTTPRequestParser):
 
     is_known = False  # the application said that it knows the caller
     most_bytes: int | None = None  # how large its body may be; None as long as that was not asked
-    command: str  # type: ignore[assignment]
-    path: str
+    command: str = ""  # type: ignore[assignment]  # what could not be read has none
+    path: str = ""
 
     def parse_header(self, header_plus: bytes) -> None:
         """Read the head. Raises ParsingError: it is malformed."""
@@ -401,6 +403,7 @@ class Listener(TcpWSGIServer):
         """Begin to answer."""
         # requests that wait for a thread are what the queue is for, and no warning
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+        logging.getLogger("waitress").addFilter(_few_lines)  # which is there once, however many listeners begin
         self.accept_connections()
         self._thread.start()
 

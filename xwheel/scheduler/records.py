@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from xwheel.model import GlueVersion, Job, Origin, RegisteredExecutor, Run, RunState
+from xwheel.model import GlueVersion, Job, Origin, RegisteredExecutor, Reporter, Run, RunState
 from xwheel.model.reasons import RunReason, read_report
 from xwheel.storage.runs import QueuedRun
 
@@ -137,14 +137,6 @@ def reported(reason: str, message: str) -> tuple[RunReason, str]:
         return found, message
     word = reason if reason.isprintable() else ""
     return RunReason.PLAIN, ": ".join(part for part in (word, message) if part)
-
-
-class Reporter(NamedTuple):
-    """Who reports outcomes from outside, as the secret says that the report came with."""
-
-    # the only group whose runs it may end; None for the token that all executors share, which ends only runs that
-    # were sent under it
-    group_id: int | None
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):

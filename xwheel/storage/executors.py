@@ -66,6 +66,13 @@ def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecu
     return _record(dict(row._mapping), item.suspect_until_ms)
 
 
+def find_executor(conn: Connection, group_id: int, address: str) -> RegisteredExecutor | None:
+    """Return what registered at an address of a group, or is there by hand, or None."""
+    query = select(executor).where(executor.c.group_id == group_id, executor.c.address == address)
+    row = conn.execute(query).one_or_none()
+    return None if row is None else _record(dict(row._mapping))
+
+
 def is_named(conn: Connection, address: str, group_id: int | None = None) -> bool:
     """Return whether a person entered an address with an executor secret, for a group or for any."""
     query = select(entered_address.c.id).where(

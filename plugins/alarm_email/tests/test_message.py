@@ -17,9 +17,9 @@ from xwheel_alarm_email.addresses import parse_address
 from xwheel_alarm_email.message import MAX_SUBJECT, MessageWriter
 
 HEADERS = [
+    "Subject",
     "From",
     "To",
-    "Subject",
     "Date",
     "Message-ID",
     "Auto-Submitted",
@@ -54,6 +54,30 @@ def test_a_name_adds_no_header(mark: str) -> None:
     mail = write(title=f"job{mark}Bcc: victim@example.com{mark}{mark}<html>")
     assert mail["Subject"] == "[xwheel] job Bcc: victim@example.com <html>"
     assert mail["Bcc"] is None
+
+
+WORDS = {
+    "header": "=?utf-8?Q?=0D=0AReply-To:=20evil@example.com=0D=0A=0D=0Abody?=",
+    "base64": "=?utf-8?b?DQpCY2M6IGVAeC55DQoNCmJvZHk=?=",
+    "two": "=?utf-8?q?a?= =?utf-8?q?=0Ab?=",
+    "charset": "=?us-ascii?q?=0d=0aBcc:_a@b.c?=",
+    "beside": "nächtlich =?iso-8859-1?q?=0aBcc=3A?= x",
+    "none": "=?=?=",
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_s22_what_looks_like_an_encoded_word_stays_as_it_was_written(name: str) -> None:
+    """S22: on some releases of Python the name of a job added headers and a body."""
+    mail = write(title=WORDS[name])
+    assert mail["Subject"] == f"[xwheel] {WORDS[name]}"
+    assert list(mail.keys()) == HEADERS
+
+
+@given(st.text("=?utf-8QB09ADab \n_.", max_size=100))
+def test_s22_any_subject_is_read_as_it_was_written(text: str) -> None:
+    shown = " ".join(f"[xwheel] {text}".split())
+    assert write(title=text)["Subject"] == shown
 
 
 @given(st.text(max_size=300), st.text(max_size=2000))

@@ -6,6 +6,7 @@ import hashlib
 import html
 import unicodedata
 from collections.abc import Sequence
+from email.header import Header
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -16,6 +17,7 @@ from xwheel_alarms import Alarm, AlarmTemplate, alarm_values
 
 from xwheel_alarm_email.options import Options
 
+CRLF: Final = "\r\n"
 MAX_SUBJECT: Final = 200
 MAX_VALUE: Final = 50_000
 CUT: Final = " [...]"
@@ -47,7 +49,6 @@ class MessageWriter:
         message = EmailMessage(policy=SMTP)
         message["From"] = self._from
         message["To"] = [Address(addr_spec=receiver) for receiver in receivers]
-        message["Subject"] = _one_line(self._subject.fill(values))
         message["Date"] = formatdate()
         message["Message-ID"] = _message_id(alarm, self._from.domain)
         message["Auto-Submitted"] = "auto-generated"
@@ -57,7 +58,19 @@ class MessageWriter:
         if self._html is not None:
             filled = self._html.fill(values, html.escape).translate(_CONTROLS)
             message.add_alternative(filled, subtype="html", cte="quoted-printable")
-        return message.as_bytes()
+        return _subject_line(_one_line(self._subject.fill(values))) + message.as_bytes()
+
+
+def _subject_line(text: str) -> bytes:
+    """Return the header of a subject, encoded here (RFC 2047).
+
+    :class:`EmailMessage` takes what looks like an encoded word for one, and several releases of Python then write the
+    line ends in it as they are: a name could add headers and a body.
+    """
+    if "=?" not in text and text.isascii():
+        return f"Subject: {text}{CRLF}".encode("ascii")
+    encoded = Header(text.encode("utf-8", "replace"), "utf-8", header_name="Subject")
+    return f"Subject: {encoded.encode(linesep=CRLF)}{CRLF}".encode("ascii")
 
 
 def _message_id(alarm: Alarm, domain: str) -> str:

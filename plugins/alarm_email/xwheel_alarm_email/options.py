@@ -33,6 +33,8 @@ HTML: Final = """<!DOCTYPE html>
 class Options(PluginOptions):
     """How mails are sent, and what they look like."""
 
+    public = ("host", "username", "sender", "sender_name", "receivers", "subject", "text", "html", "hello_name")
+
     host: str = Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9._:-]+$")
     """The mail server's name or address."""
     port: int | None = Field(default=None, ge=1, le=65535)

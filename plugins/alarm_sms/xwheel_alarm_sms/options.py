@@ -24,6 +24,8 @@ _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 class GatewayOptions(PluginOptions):
     """A gateway that takes one HTTP request for a message."""
 
+    public = ("success_field", "success_values")
+
     url: SecretStr
     """Where to; a template, whose values are percent-encoded."""
     method: Literal["GET", "POST", "PUT"] = "POST"
@@ -97,6 +99,8 @@ class GatewayOptions(PluginOptions):
 class AliyunOptions(PluginOptions):
     """An account and a template of Aliyun's (Alibaba Cloud's) SMS service."""
 
+    public = ("sign_name", "template_code", "params", "endpoint")
+
     required_secrets = ("access_key_secret",)
 
     access_key_id: str = Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._-]+$")
@@ -127,6 +131,8 @@ class AliyunOptions(PluginOptions):
 
 class Options(PluginOptions):
     """The provider, the receivers and the limits."""
+
+    public = ("receivers", "text")
 
     gateway: GatewayOptions | None = None
     """A gateway with a plain HTTP interface."""

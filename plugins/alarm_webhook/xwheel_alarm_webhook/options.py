@@ -38,6 +38,8 @@ Mention = Annotated[str, StringConstraints(pattern=robots.MENTION)]
 class _Options(PluginOptions):
     """What the robots of all kinds have."""
 
+    public = ("text", "mention", "chat", "server", "expect")
+
     @field_validator("text", "body", check_fields=False)
     @classmethod
     def _placeholders(cls, text: str) -> str:

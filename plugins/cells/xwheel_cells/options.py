@@ -39,6 +39,8 @@ def _as_list(value: Any) -> Any:
 class CellOptions(PluginOptions):
     """Another cluster: where it is, and what opens it."""
 
+    public = ("url",)
+
     required_secrets = ("token",)
 
     url: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = Field(
@@ -98,6 +100,8 @@ class CellOptions(PluginOptions):
 
 class Options(PluginOptions):
     """The plugin's options."""
+
+    public = ("name",)
 
     name: Name = Field("here", description="What this node's own cluster is called among the cells.")
     timeout_ms: int = Field(

@@ -21,6 +21,8 @@ _MODES: Final = {"master-slave": Mode.MASTER_SLAVE, "standby": Mode.STANDBY}
 class MemberOptions(PluginOptions):
     """What a package node is in its cluster."""
 
+    public = ("name", "tags")
+
     name: str = Field("", max_length=100, description="The node's name for good; by default the host's and the port.")
     slots: int = Field(0, ge=0, le=1_000_000, description="How many jobs it has at most; 0 for any number.")
     tags: tuple[str, ...] = Field((), max_length=50, description="What jobs may ask for.")
@@ -38,6 +40,8 @@ class MemberOptions(PluginOptions):
 
 class Options(PluginOptions):
     """The plugin's options."""
+
+    public = ("hosts", "root", "user")
 
     hosts: str = Field(
         "",

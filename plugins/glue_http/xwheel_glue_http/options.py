@@ -23,6 +23,8 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 class SecretOptions(PluginOptions):
     """A secret that sources name as `${secret.NAME}`, and where it may go."""
 
+    public = ("origins",)
+
     required_secrets = ("value",)
     value: SecretStr | None = Field(None, description="The secret.")
     value_file: Path | None = Field(None, description="File that holds the secret.")

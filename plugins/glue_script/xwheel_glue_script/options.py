@@ -53,6 +53,8 @@ class Limits(PluginOptions):
 class Options(PluginOptions):
     """The plugin's options."""
 
+    public = ("directory", "interpreters", "run_as")
+
     directory: str = Field(
         "", description="Where scripts and environments are kept; by default the executor's `data_dir`."
     )

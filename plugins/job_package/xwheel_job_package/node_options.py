@@ -22,6 +22,8 @@ class WorkerLimits(PluginOptions):
 class NodeOptions(PluginOptions):
     """What an executor does with packages."""
 
+    public = ("directory", "store_addresses", "python", "trusted_keys")
+
     directory: str = Field(
         "", description="Where packages and environments are kept; by default `packages` in the executor's `data_dir`."
     )

@@ -11,6 +11,8 @@ from xwheel.plugin import PluginOptions
 class StoreOptions(PluginOptions):
     """What a scheduler node does with packages."""
 
+    public = ("directory", "group", "trusted_keys", "scan_user", "scan_python")
+
     directory: str = Field(
         "", description="Where packages are kept, shared by all scheduler nodes; empty for no store on this node."
     )

@@ -14,6 +14,8 @@ PLUGIN: Final = "log_s3"
 class Options(PluginOptions):
     """Where logs are kept, and how long a call may take."""
 
+    public = ("bucket", "prefix", "endpoint_url", "region")
+
     bucket: str = Field(default="", max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$|^$")
     """The bucket, which must be there already; needed where the settings choose this store."""
     prefix: str = Field(default="xwheel-logs", max_length=200, pattern=r"^[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*$|^$")

@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from xwheel import Config, Run
-from xwheel.plugin import LogPart, LogReceipt, LogText, Need, Of, PartHealth, Permission, PluginSite, ResourceRoute
+from xwheel.plugin import (
+    LogPart,
+    LogReceipt,
+    LogText,
+    Need,
+    Of,
+    PartHealth,
+    Permission,
+    PluginSite,
+    Reporter,
+    ResourceRoute,
+)
 
 from xwheel_run_logs import storage
 from xwheel_run_logs.expiry import LogExpiry
@@ -67,9 +78,9 @@ class KeptLogs:
         """Return whether there is a store, so that executors shall ship."""
         return self.stores.chosen is not None
 
-    def take_logs(self, instance: str, parts: Sequence[LogPart], group_id: int | None) -> Sequence[LogReceipt]:
+    def take_logs(self, instance: str, parts: Sequence[LogPart], reporter: Reporter) -> Sequence[LogReceipt]:
         """Keep what an executor ships."""
-        return self.shipped.take(instance, parts, group_id)
+        return self.shipped.take(instance, parts, reporter)
 
     def health(self) -> Sequence[PartHealth]:
         """Return how the store that is used fares."""

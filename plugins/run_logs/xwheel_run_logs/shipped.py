@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from xwheel.errors import DuplicateError
-from xwheel.plugin import LogPart, LogReceipt, PluginDatabase
+from xwheel.plugin import LogPart, LogReceipt, PluginDatabase, Reporter
 from xwheel.storage.database.rows import chunks
 
 from xwheel_run_logs import storage
@@ -23,7 +23,8 @@ MAX_PARTS: Final = 500
 class ShippedLogs:
     """Hands shipped lines to the log store.
 
-    A log is taken from the executor instance that has the run, and from no one else. Its row is there before its first
+    A log is taken from the executor instance that has the run, with a secret that may report the run, and from no one
+    else. Its row is there before its first
     line is: what is in a store can always be found, and deleted.
 
     Thread-safety: any thread.
@@ -42,30 +43,30 @@ class ShippedLogs:
         """Whether there is a store, so that executors shall ship."""
         return self._stores.chosen is not None
 
-    def take(self, instance: str, parts: Sequence[LogPart], group_id: int | None) -> list[LogReceipt]:
+    def take(self, instance: str, parts: Sequence[LogPart], reporter: Reporter) -> list[LogReceipt]:
         """Keep parts of logs; return for each run how far its log is there.
 
         Args:
             instance: The executor instance that sends them.
             parts: Those of one run in their order; one without lines asks how far its log is.
-            group_id: The group whose secret came with them; None for the token that all executors share.
+            reporter: Whose secret came with them.
 
         Raises:
             LogStoreError: The store failed; all is to be sent again later.
         """
         receipts: dict[int, LogReceipt] = {}
         for some in chunks(parts, MAX_PARTS):
-            receipts |= self._take(instance, some, group_id)
+            receipts |= self._take(instance, some, reporter)
         return list(receipts.values())
 
-    def _take(self, instance: str, parts: Sequence[LogPart], group_id: int | None) -> dict[int, LogReceipt]:
+    def _take(self, instance: str, parts: Sequence[LogPart], reporter: Reporter) -> dict[int, LogReceipt]:
         with self._db.read() as conn:
             owners = storage.find_owners(conn, {part.run_id for part in parts})
         receipts: dict[int, LogReceipt] = {}
         wanted: list[tuple[LogPart, LogOwner]] = []
         for part in parts:
             owner = owners.get(part.run_id)
-            why = _refusal(part, owner, instance, group_id)
+            why = _refusal(part, owner, instance, reporter)
             if why or owner is None or owner.ended:
                 receipts[part.run_id] = LogReceipt(run_id=part.run_id, settled=True, message=why)
             else:
@@ -140,14 +141,14 @@ class ShippedLogs:
                 return
 
 
-def _refusal(part: LogPart, owner: LogOwner | None, instance: str, group_id: int | None) -> str:
+def _refusal(part: LogPart, owner: LogOwner | None, instance: str, reporter: Reporter) -> str:
     """Return why lines of a run are not taken from who sends them, or an empty text."""
     if owner is None or owner.created_ms != part.created_ms:
         return "no run has this id and time"
     if not instance or owner.instance != instance:
         return "the run is another executor's"
-    if group_id is not None and group_id != owner.group_id:
-        return "the run is another group's"
+    if not reporter.may_report(owner.group_id, owner.secret_id):
+        return "the run was sent under another secret"
     return ""
 
 

@@ -52,6 +52,7 @@ class LogOwner(NamedTuple):
     """A run as far as its log needs it.
 
     Attributes:
+        secret_id: What it was sent under, see :class:`~xwheel.model.RegisteredExecutor`.
         instance: The executor instance that took it; empty for foreign ones.
         log_days: How long its job keeps logs; 0 for the node's setting.
         store: The store that has its log; None if none has.
@@ -61,6 +62,7 @@ class LogOwner(NamedTuple):
     id: int
     job_id: int
     group_id: int
+    secret_id: int | None
     partition: int
     created_ms: int
     instance: str
@@ -89,6 +91,7 @@ def _owners(run: Table) -> ById:
             run.c.id,
             run.c.job_id,
             run.c.group_id,
+            run.c.secret_id,
             run.c.partition,
             run.c.created_ms,
             func.coalesce(run.c.instance, ""),
@@ -155,7 +158,7 @@ def find_owners(conn: Connection, ids: Collection[int]) -> dict[int, LogOwner]:
     found: dict[int, LogOwner] = {}
     for owners in _OWNERS:  # a run that moves meanwhile is met in the first table or in the second one
         statement, values = owners(conn, sorted(set(ids) - found.keys()))
-        rows = (LogOwner._make((*row[:8], bool(row[8]))) for row in statement.fetch(conn, values))
+        rows = (LogOwner._make((*row[:9], bool(row[9]))) for row in statement.fetch(conn, values))
         found.update((row.id, row) for row in rows)
     return found
 

@@ -14,10 +14,10 @@ from tests.faults.mutants.patches import Patches
 from xwheel.api.http.auth import Caller
 from xwheel.api.xxl import executor_calls
 from xwheel.api.xxl.executor_calls import ExecutorCalls
-from xwheel.model import RunState
+from xwheel.model import Reporter, RunState
 from xwheel.scheduler.check.loop import CheckLoop
 from xwheel.scheduler.finish.finish import Finisher
-from xwheel.scheduler.records import Delivery, Fate, Outcome, Reporter
+from xwheel.scheduler.records import Delivery, Fate, Outcome
 from xwheel.scheduler.send.results import ResultWriter
 from xwheel.storage.schema.tables import open_run
 from xwheel.wire import codec, contract

@@ -13,7 +13,7 @@ from tests.product.run_logs.stores import MemoryStore, fails, stores_of
 from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.errors import ExecutorUnreachableError, LogStoreError
-from xwheel.model import Run, RunState
+from xwheel.model import Reporter, Run, RunState
 from xwheel.plugin import LogText
 from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.storage import runs
@@ -68,7 +68,7 @@ class Site:
         content = "".join(f"{line}\n" for line in lines)
         run = self.run
         part = LogPart(run_id=run.id, created_ms=run.created_ms, from_line=first, content=content, is_end=is_end)
-        self.node.kept.take_logs("instance-1", [part], None)
+        self.node.kept.take_logs("instance-1", [part], Reporter(None))
 
     def read(self, from_line: int = 1) -> LogText:
         return self.reader.read(self.run, from_line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from xwheel_run_logs import LogKey, storage
 from xwheel_run_logs.shipped import ShippedLogs
 from xwheel_run_logs.storage import FOR_EVER, RunLogRow
@@ -14,9 +15,10 @@ from tests.product.run_logs.stores import MemoryStore, fails
 from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.errors import DuplicateError, LogStoreError
-from xwheel.model import Run
+from xwheel.model import NO_SECRET, SHARED_SECRET, Reporter, Run
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.retention import DAY_MS
+from xwheel.storage.schema.tables import open_run
 from xwheel.wire.messages import LogPart, LogReceipt
 
 SHARED = None
@@ -51,7 +53,7 @@ def part(run: Run, from_line: int, content: str, *, is_end: bool = False) -> Log
 
 
 def ship(node: LogNode, *parts: LogPart, instance: str = INSTANCE, group_id: int | None = SHARED) -> list[LogReceipt]:
-    return list(node.kept.take_logs(instance, parts, group_id))
+    return list(node.kept.take_logs(instance, parts, Reporter(group_id)))
 
 
 def row_of(node: LogNode, run: Run) -> RunLogRow | None:
@@ -129,13 +131,29 @@ def test_a_log_is_taken_from_nobody_but_the_executor_that_has_the_run(node: LogN
     assert [(receipt.settled, receipt.message) for (receipt,) in refused] == [
         (True, "the run is another executor's"),
         (True, "the run is another executor's"),
-        (True, "the run is another group's"),
+        (True, "the run was sent under another secret"),
         (True, "no run has this id and time"),
         (True, "no run has this id and time"),
     ]
     assert not store.appended
     assert row_of(node, run) is None
     assert ship(node, line, group_id=run.group_id) == [LogReceipt(run_id=run.id, next_line=2)]
+
+
+@pytest.mark.parametrize(
+    ("sent_under", "group_id", "is_taken"),
+    [(SHARED_SECRET, SHARED, True), (7, SHARED, False), (NO_SECRET, SHARED, False), (7, 1, True), (NO_SECRET, 1, True)],
+)
+def test_s21_who_may_report_a_run_may_write_its_log_and_no_one_else(
+    node: LogNode, store: MemoryStore, sent_under: int, group_id: int | None, is_taken: bool
+) -> None:
+    """S21: a holder of the shared token wrote into, and ended, logs of runs that were sent under a group's secret."""
+    run = sent(node)
+    node.db.transaction(lambda conn: conn.execute(update(open_run).values(secret_id=sent_under)))
+    for line in (part(run, 1, ""), part(run, 1, "a\n", is_end=True)):
+        (receipt,) = ship(node, line, group_id=group_id)
+        assert receipt.message == ("" if is_taken else "the run was sent under another secret")
+    assert bool(store.appended) == is_taken
 
 
 def test_a_planned_run_has_no_log(node: LogNode, store: MemoryStore) -> None:
@@ -190,7 +208,7 @@ def test_two_nodes_that_get_the_same_lines_at_once(
     monkeypatch.setattr(storage, "add_logs", add)
     assert ship(node, part(run, 1, "a\n")) == [LogReceipt(run_id=run.id, next_line=2)]
     assert len(tries) == 2
-    assert other.take(INSTANCE, [part(run, 1, "a\nb\n")], SHARED) == [LogReceipt(run_id=run.id, next_line=3)]
+    assert other.take(INSTANCE, [part(run, 1, "a\nb\n")], Reporter(SHARED)) == [LogReceipt(run_id=run.id, next_line=3)]
     assert store.logs[LogKey(run.id, run.created_ms)] == ["a", "b"]
 
 

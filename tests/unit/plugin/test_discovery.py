@@ -57,6 +57,7 @@ class Options(PluginOptions):
     url: SecretStr
     limit: int = 5
     headers: dict[str, str] = {}
+    public = ("headers",)
 class Mine:
     name = "shout"
     def on_change(self, changes): ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from pydantic import Field, SecretStr
 from xwheel.config import build_config
 from xwheel.errors import ConfigError
 from xwheel.plugin import PluginOptions, read_options
+from xwheel.plugin.options import MASK, shown_options
 
 
 class Robot(PluginOptions):
@@ -122,3 +124,60 @@ def test_a_secret_is_given_once_and_never_shown(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read(host="h", password=["hush"], robots={"a": {"url": {"hush": 1}}})
     assert "hush" not in str(caught.value)
+
+
+class Mode(StrEnum):
+    FAST = "fast"
+
+
+class Place(PluginOptions):
+    dsn: str = "db://user:hunter2@host"
+    nodes: tuple[str, ...] = ("a",)
+    public = ("nodes",)
+
+
+class Foreign(PluginOptions):
+    """A plugin of others, which calls its secrets as it likes."""
+
+    public = ("title", "headers", "passphrase")
+
+    url: str = "https://user:hunter2@host"
+    private_key: str = "-----BEGIN"
+    passphrase: str = "hunter2"
+    given: SecretStr = SecretStr("hunter2")
+    many: dict[str, list[str]] = Field(default_factory=lambda: {"a": ["hunter2"]})
+    anything: Any = date(2026, 1, 1)
+    title: str = "Shouts"
+    headers: dict[str, str] = Field(default_factory=lambda: {"Authorization": "hunter2", "X-Kind": "a"})
+    limit: int = 5
+    share: float = 0.5
+    on: bool = True
+    nothing: str | None = None
+    empty: str = ""
+    mode: Mode = Mode.FAST
+    index: Literal["none"] | str = "none"
+    key_file: Path = Path("/etc/key")
+    place: Place = Place()
+    places: dict[str, Place] = Field(default_factory=lambda: {"x": Place()})
+
+
+def test_s29_texts_are_hidden_unless_they_are_declared_public() -> None:
+    """S29: ``url``, ``dsn``, ``private_key`` and ``passphrase`` of plugins of others were shown."""
+    place = {"dsn": MASK, "nodes": ["a"]}
+    assert shown_options(Foreign(), {}) == {
+        **dict.fromkeys(("url", "private_key", "passphrase", "given", "anything"), MASK),
+        "many": {"a": [MASK]},
+        "title": "Shouts",
+        "headers": {"Authorization": MASK, "X-Kind": "a"},
+        "limit": 5,
+        "share": 0.5,
+        "on": True,
+        "nothing": None,
+        "empty": "",
+        "mode": "fast",
+        "index": "none",
+        "key_file": "/etc/key",
+        "place": place,
+        "places": {"x": place},
+    }
+    assert shown_options(Foreign(index="https://user:hunter2@host"), {})["index"] == MASK

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from xwheel import errors
 from xwheel.api.http.body import BodyTooLargeError, MalformedBodyError
 from xwheel.plugin.routes import RouteRefusedError
+from xwheel.runtime.repeats import Repeats
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +68,9 @@ TABLE: Final[tuple[tuple[type[Exception], int, str, str], ...]] = (
     (errors.PluginError, 422, "invalid-field", "A name that no plugin registered"),
 )
 RETRY_AFTER_S: Final = "1"
+OUTAGE: Final = "the database does no work for this node now; the log of the node says why"
+"""What callers hear of an outage, strangers among them: its error names the server and its user."""
+_outages: Final = Repeats()
 
 
 def problem_of(error: Exception) -> Problem | None:
@@ -89,7 +93,7 @@ def problem_of(error: Exception) -> Problem | None:
                 type=TYPE_PREFIX + slug,
                 title=error.title if isinstance(error, errors.TooManyTriesError) else title,
                 status=HTTPStatus.GATEWAY_TIMEOUT.value if late else status,
-                detail=str(error),
+                detail=OUTAGE if isinstance(error, errors.OutageError) else str(error),
                 field=_said(error, "field", str),
                 limit=_said(error, "limit", dict) or UNSET,
                 revision=_said(error, "revision", int),
@@ -113,6 +117,12 @@ def new_incident(req: falcon.Request, error: BaseException) -> str:
     incident = secrets.token_hex(8)
     logger.error("incident %s: %s %r failed", incident, req.method, req.path, exc_info=error)
     return incident
+
+
+def log_outage(req: falcon.Request, error: Exception) -> None:
+    """Log why the database does no work, in a few lines however many callers there are."""
+    if isinstance(error, errors.OutageError) and (count := _outages.note(str(error))):
+        logger.warning("%s %r answered 503 (%d such calls): %s", req.method, req.path[:100], count, error)
 
 
 def write_problem(resp: falcon.Response, problem: Problem) -> None:
@@ -139,6 +149,7 @@ def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _para
             resp.set_header("Retry-After", str(seconds(error.wait_ms)))
     elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         resp.set_header("Retry-After", RETRY_AFTER_S)
+        log_outage(req, error)
     write_problem(resp, problem)
 
 

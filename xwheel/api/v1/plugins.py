@@ -10,6 +10,7 @@ import msgspec
 
 from xwheel.api.http.resource import Resource, reply, view_of
 from xwheel.api.schema.derived import fields_of
+from xwheel.model.access import Permission, current_actor
 from xwheel.plugin.contracts import PartHealth, ReportsHealth
 from xwheel.plugin.discovery import PluginOrigin, Plugins
 from xwheel.plugin.resources import Operation
@@ -42,7 +43,10 @@ class RegisteredView(msgspec.Struct, frozen=True, kw_only=True):
 
 @fields_of(PluginOrigin, "name distribution version")
 class PluginView(msgspec.Struct, frozen=True, kw_only=True):
-    """An installed plugin; secrets among its options are masked, and one that is disabled or broken registers nothing.
+    """An installed plugin; one that is disabled or broken registers nothing.
+
+    ``options`` are empty but for admins of all groups. Texts among them are masked unless the plugin declares them
+    public.
 
     ``error`` says why a broken one, without which ``plugins.tolerate`` let the node start, is not loaded; else it is
     empty. A tolerated one that is not installed is not listed here, but in ``missing_plugins`` of the node's health.
@@ -70,8 +74,8 @@ class PluginsResource(Resource):
     @Operation({200: PluginsView})
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """List the plugins of this node by name."""
-        health = self._health()
-        items = [info.shown(health) for info in self.plugins.installed]
+        health, sees_options = self._health(), current_actor().grants.allows(Permission.ADMIN, None)
+        items = [{**info.shown(health), **({} if sees_options else {"options": {}})} for info in self.plugins.installed]
         reply(resp, msgspec.convert({"items": items}, PluginsView))
 
     def _health(self) -> Mapping[tuple[str, str], PluginHealth]:

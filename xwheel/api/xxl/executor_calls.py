@@ -13,17 +13,17 @@ import falcon
 from xwheel import errors
 from xwheel.api.http.auth import Caller, ExecutorGate, UnknownCallerError, actor_of_caller
 from xwheel.api.http.body import BodyTooLargeError, read_body
-from xwheel.api.http.errors import RETRY_AFTER_S, new_incident, problem_of
+from xwheel.api.http.errors import RETRY_AFTER_S, log_outage, new_incident, problem_of
 from xwheel.api.http.places import Places
 from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.group_calls import PluginCalls
-from xwheel.model import RegisteredExecutor, RunReason, RunState
+from xwheel.model import RegisteredExecutor, Reporter, RunReason, RunState
 from xwheel.model.access import acting
 from xwheel.plugin.run_logs import TakesLogs
 from xwheel.plugin.validation import log_receipts, wants_logs
 from xwheel.runtime.http_limits import Refusals, route_of
 from xwheel.scheduler.finish.finish import OutcomeStatus
-from xwheel.scheduler.records import Outcome, Reporter, reported
+from xwheel.scheduler.records import Outcome, reported
 from xwheel.wire import codec, contract
 from xwheel.wire.codec import decode_log_parts, encode, receipts_payload, refusals_payload, wishes_payload
 from xwheel.wire.messages import BadItem, CallbackItem, LogReceipt, RegistryRequest, Response
@@ -144,7 +144,7 @@ class ExecutorCalls:
         with self._log_places.hold(caller.group_id):
             instance, parts, bad = decode_log_parts(body)
             try:
-                receipts = log_receipts(self._logs, instance, parts, caller.group_id)
+                receipts = log_receipts(self._logs, instance, parts, Reporter(caller.group_id))
             except errors.LogStoreError:  # said already, to the operator
                 raise errors.BusyError("the log store takes no lines now: send them again later") from None
         receipts += [LogReceipt(run_id=item.run_id, settled=True, message=item.error) for item in bad]
@@ -163,7 +163,8 @@ def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _para
     elif problem is not None and problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         resp.status = problem.status
         resp.set_header("Retry-After", RETRY_AFTER_S)
-        response = Response(code=contract.FAIL, message=str(error))
+        log_outage(req, error)
+        response = Response(code=contract.FAIL, message=problem.detail)
     elif isinstance(error, errors.XwheelError):
         response = contract.error_response(error)
         if not isinstance(error, UnknownCallerError | NotPostError):

@@ -7,8 +7,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
+from enum import IntEnum
 from operator import attrgetter
 from types import MappingProxyType
+from typing import NoReturn
 
 from xwheel.clock import has_come
 from xwheel.errors import NotFoundError, WireError
@@ -42,6 +44,19 @@ _identity = attrgetter(
     *("registered_as", "kind", "generation", "instance", "boot", "labels"),
     *("secret_id", "by_hand", "release", "declared"),
 )
+
+
+class Proof(IntEnum):
+    """What an executor showed as it registered, from the weakest on."""
+
+    SHARED = 1
+    """The token that all share."""
+
+    TOKEN = 2
+    """A token of its group, of which the node has the digest alone."""
+
+    SECRET = 3
+    """An executor secret of its group."""
 
 
 @dataclass(eq=False, repr=False)
@@ -79,6 +94,7 @@ class ExecutorRegistry:
         self._unreached: dict[str, int] = {}
         self._left: dict[tuple[int, str], tuple[str, str]] = {}  # by group and instance: address and boot
         self._twins = Repeats()
+        self._refused = Repeats()
         self._deaths: dict[str, int] = {}
         self._groups: dict[str, int] = {}
         self._names: dict[int, str] = {}
@@ -139,6 +155,7 @@ class ExecutorRegistry:
                 f"{ADDRESS_FIELD}: {facts.address} was entered by hand with an executor secret, and this registration "
                 "proves less: register with an executor secret of that group, or have the address taken out of it"
             )
+        self._check_proof(conn, facts, since_ms)
         if not self.shared_addresses and executors.taken_elsewhere(
             conn, facts.group_id, [facts.address], since_ms, secret_id=facts.secret_id
         ):
@@ -147,6 +164,33 @@ class ExecutorRegistry:
                 "its group waits until it is gone there, or set security.shared_addresses"
             )
         return executors.save_executor(conn, facts)
+
+    def _check_proof(self, conn: Connection, facts: RegisteredExecutor, since_ms: int) -> None:
+        """Refuse who proves less than the executor that is at the address, or than the group asks for.
+
+        A group with an executor secret takes no new executor with the token that all share. One that was there with it
+        before stays at its address, so that executors get the secret one after the other.
+        """
+        proof = _proof_of(facts)
+        if facts.by_hand or proof is Proof.SECRET:
+            return
+        there = executors.find_executor(conn, facts.group_id, facts.address)
+        is_there = there is not None and there.seen_ms >= since_ms and self.secrets.is_live(there.secret_id)
+        if there is None or there.by_hand or not is_there:
+            there = None
+        if there is not None and proof < _proof_of(there):
+            self._refuse(facts, "an executor is there that proved more: register as it did, or wait until it is gone")
+        was_there = there is not None and there.instance == facts.instance
+        if proof is Proof.SHARED and not was_there and self.secrets.has_live(facts.group_id):
+            self._refuse(
+                facts, "the group has an executor secret: register with that, not with the token that all share"
+            )
+
+    def _refuse(self, facts: RegisteredExecutor, why: str) -> NoReturn:
+        if count := self._refused.note((facts.group_id, facts.address)):
+            text = "registration of %s in group %s refused (%d times): %s"
+            logger.warning(text, facts.address, self.app_name(facts.group_id), count, why)
+        raise WireError(f"{ADDRESS_FIELD}: {facts.address}: {why}")
 
     def remove(self, app_name: str, address: str, *, secret_id: int | None = None) -> bool:
         """Take an executor out at once; return whether it was there.
@@ -490,6 +534,13 @@ class ExecutorRegistry:
             self._groups[app_name] = group.id
             self._names[group.id] = app_name
         return group.id
+
+
+def _proof_of(item: RegisteredExecutor) -> Proof:
+    """Return what an executor registered with."""
+    if item.secret_id == NO_SECRET:
+        return Proof.TOKEN
+    return Proof.SHARED if _proves_less(item) else Proof.SECRET
 
 
 def _proves_less(item: RegisteredExecutor) -> bool:

@@ -95,6 +95,11 @@ class ExecutorSecrets:
         known = self._known.get(secret_id)
         return known is not None and known[0].is_live(self.clock.now_ms())
 
+    def has_live(self, group_id: int) -> bool:
+        """Return whether a group has a secret of its own that has not ended."""
+        now_ms = self.clock.now_ms()
+        return any(secret.group_id == group_id and secret.is_live(now_ms) for secret, _ in self._known.values())
+
     def name(self, secret_id: int | None) -> str | None:
         """Return what people call a secret; None for none, and for one that was deleted."""
         if secret_id == SHARED_SECRET:

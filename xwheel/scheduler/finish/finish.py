@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.model import FINAL_STATES, OPEN_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunReason, RunState
+from xwheel.model import FINAL_STATES, OPEN_STATES, TRANSITIONS, Job, Origin, Run, RunReason, RunState
 from xwheel.model.jobs import MAX_PARAM_BYTES
 from xwheel.plugin.observers import Changes
 from xwheel.scheduler.finish.acceptances import Acceptances
@@ -315,9 +315,7 @@ def _counts(outcome: Outcome, run: Run) -> bool:
         return False
     if outcome.instance and outcome.instance != run.instance:
         return False
-    if reporter.group_id is not None:
-        return run.group_id == reporter.group_id
-    return run.secret_id in (None, SHARED_SECRET)
+    return reporter.may_report(run.group_id, run.secret_id)
 
 
 def _may_end(outcome: Outcome, run: Run) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import falcon.testing
 import pytest
@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from tests.component.api.conftest import LIMIT, TOKEN, Api
 from xwheel.api.v1.calendars import MAX_CALENDAR_BYTES
-from xwheel.errors import LockError, StorageError
+from xwheel.errors import DatabaseReadOnlyError, DatabaseRefusedError, DatabaseUnreachableError, LockError, StorageError
 from xwheel.scheduler.jobs.jobs import JobManager
+from xwheel.storage.database.engine import Database
+from xwheel.wire.contract import TOKEN_HEADER
 
 JOB = {"name": "job", "handler": "demo"}
 BIG = b'{"name": "' + b"x" * LIMIT + b'"}'
@@ -293,6 +295,39 @@ def test_a_busy_database_is_503_and_may_be_tried_again(
     problem = check(api, "POST", f"jobs/{job['id']}/start", None, 503, None)
     assert problem["type"] == "urn:xwheel:problem:storage"
     assert api.call("POST", f"jobs/{job['id']}/start").headers["retry-after"] == "1"
+
+
+PLACE = "db.internal:5432"
+
+
+@pytest.mark.parametrize("token", ["wrong", "x" * 300, None])
+@pytest.mark.parametrize("kind", [DatabaseUnreachableError, DatabaseRefusedError, DatabaseReadOnlyError])
+def test_s28_nobody_hears_from_an_answer_where_the_database_is(
+    api: Api,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kind: type[Exception],
+    token: str | None,
+) -> None:
+    """S28: a wrong token was answered with host, port and user."""
+    words = f"the database at {PLACE} does not know this user {kind.__name__} {token}"
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise kind(words)
+
+    for name in ("read", "transaction"):
+        monkeypatch.setattr(Database, name, fail)
+    headers = {} if token is None else {"Authorization": f"Bearer {token}", TOKEN_HEADER: token}
+    asked = api.management.simulate_get("/api/v1/jobs", headers=headers)
+    answers = [asked] + [
+        api.executor.simulate_post(f"/api/{call}", body=b"{}", headers=headers)
+        for call in ("registry", "registryRemove", "callback", "shipLogs", "nothing")
+    ]
+    if token is None:  # one that may call
+        answers.append(api.call("GET", "jobs"))
+    assert 503 in {answer.status_code for answer in answers}
+    assert not [answer.text for answer in answers if PLACE in answer.text or "user" in answer.text]
+    assert words in caplog.text
 
 
 JSON = st.recursive(

@@ -19,7 +19,7 @@ from xwheel.api.plugins.site import RouteSite
 from xwheel.api.schema.health import HealthReport
 from xwheel.config import build_config
 from xwheel.errors import ConfigError, LogStoreError, NotFoundError
-from xwheel.model import Run, RunState
+from xwheel.model import Reporter, Run, RunState
 from xwheel.plugin import (
     CALLER,
     LogAnswer,
@@ -59,7 +59,7 @@ class Keeper:
             LogReceipt(run_id=part.run_id, next_line=7) for part in parts
         ]
         self.wants: Any = True
-        self.taken: list[tuple[str, int | None]] = []
+        self.taken: list[tuple[str, Reporter]] = []
 
     def resources(self, site: PluginSite) -> Sequence[ResourceRoute]:
         self.site = site
@@ -76,8 +76,8 @@ class Keeper:
             raise self.wants
         return self.wants  # type: ignore[no-any-return]
 
-    def take_logs(self, instance: str, parts: Sequence[LogPart], group_id: int | None) -> Sequence[LogReceipt]:
-        self.taken.append((instance, group_id))
+    def take_logs(self, instance: str, parts: Sequence[LogPart], reporter: Reporter) -> Sequence[LogReceipt]:
+        self.taken.append((instance, reporter))
         return self.take(parts)  # type: ignore[no-any-return]
 
 
@@ -163,7 +163,7 @@ def test_what_it_raises_and_returns_is_checked(site: Site, answer: Any, status: 
 def test_what_executors_ship_goes_to_it(site: Site) -> None:
     answer = site.ship().json
     assert (answer["code"], answer["data"]["logs"][0]["next"]) == (200, 7)
-    assert site.keeper.taken == [("instance-1", None)]
+    assert site.keeper.taken == [("instance-1", Reporter(None))]
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,13 @@ def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -
         "chat", "xwheel-chat", "1.2", "xwheel_chat", True
     )  # fmt: skip
     assert chat["options"] == {"url": "**********", "limit": 5}
+    everywhere, here = {"role": "viewer"}, {"groups": [{"group_id": api.group("some"), "role": "admin"}]}
+    for name, grants in {"all": everywhere, "one": here, "most": {"role": "editor", "script": True}}.items():
+        secret = api.call("POST", "tokens", {"name": name, **grants}).json["token"]
+        api.clock.advance(1000)
+        seen = client.simulate_get("/api/v1/plugins", headers={"Authorization": f"Bearer {secret}"})
+        assert seen.status_code == 200, name
+        assert [item["options"] for item in seen.json["items"]] == [{}] * 4, name  # S29: for admins of all groups
     assert chat["registers"] == [
         {
             "kind": "alarm channel",

@@ -20,12 +20,15 @@ LESS = {"shared": EXECUTOR_TOKEN, "digest": "digest-only-token-of-the-group"}
 
 
 class Site:
-    """A group with two secrets, another group with one, and an address; the registry is refreshed after each step."""
+    """A group with two secrets, another group with one, one without, and an address.
+
+    The registry is refreshed after each step.
+    """
 
     def __init__(self, api: Api) -> None:
         self.api = api
         self.registry = api.parts.registry
-        self.group_id, other_id = api.group("hand"), api.group("other")
+        self.group_id, other_id, _ = (api.group(name) for name in ("hand", "other", "open"))
         self.tokens = dict(LESS)
         self.ids = {"shared": SHARED_SECRET, "digest": NO_SECRET, "": NO_SECRET}
         for name, group_id in (("named", self.group_id), ("second", self.group_id), ("theirs", other_id)):
@@ -66,6 +69,14 @@ class Site:
         """Return what a registration is refused with, or nothing."""
         answer = self.call("registry", proof, **fields)
         return "" if answer["code"] == 200 else str(answer["msg"])
+
+    def was_there(self, proof: str) -> None:
+        """Let an executor be at the address that registered before the group had a secret."""
+        row = make_executor(
+            ADDRESS, group_id=self.group_id, secret_id=self.ids[proof], seen_ms=self.api.clock.now_ms(), instance=""
+        )
+        self.api.db.transaction(lambda conn: executors.save_executor(conn, row))
+        self.look()
 
     def stored(self) -> list[tuple[bool, int | None]]:
         with self.api.db.read() as conn:
@@ -129,7 +140,7 @@ def test_what_proves_nothing_of_the_group_is_refused(site: Site, proof: str) -> 
     assert (site.stored(), site.sent()) == ([(True, site.ids["named"])], [site.tokens["named"]])
 
 
-@pytest.mark.parametrize("proof", ["shared", "digest", "named"])
+@pytest.mark.parametrize("proof", ["digest", "named"])
 def test_where_no_secret_was_named_a_registration_counts_with_what_it_proved(site: Site, proof: str) -> None:
     site.enter("")
     site.hear("")
@@ -141,8 +152,7 @@ def test_where_no_secret_was_named_a_registration_counts_with_what_it_proved(sit
 
 @pytest.mark.parametrize("proof", LESS)
 def test_an_address_that_is_entered_later_ends_what_proved_less(site: Site, proof: str) -> None:
-    assert site.register(proof) == ""
-    site.look()
+    site.was_there(proof)
     site.enter()
     assert (site.stored(), site.sent()) == ([], [])  # at once: nothing more goes there under the other token
     assert WORDS in site.register(proof)
@@ -231,8 +241,8 @@ def test_an_address_that_is_taken_out_is_free_again(site: Site, proof: str) -> N
     site.enter(None)
     site.look()
     assert site.sent() == []
-    assert site.register(proof) == ""
-    assert site.sent() == ["" if proof == "digest" else EXECUTOR_TOKEN]
+    assert bool(site.register(proof)) == (proof == "shared")  # which a group with a secret takes from no new executor
+    assert site.sent() == [""] * (proof == "digest")
 
 
 def test_less_than_a_secret_takes_it_to_no_other_group_either(site: Site) -> None:
@@ -247,24 +257,73 @@ def test_less_than_a_secret_takes_it_to_no_other_group_either(site: Site) -> Non
 
 def test_the_address_of_an_executor_of_another_group_is_not_entered_with_a_secret(site: Site) -> None:
     """It would get nothing there, and the executor with the shared token could not come back from a restart."""
-    assert site.register("shared", app_name="other", instance="i", boot="one") == ""
+    assert site.register("shared", app_name="open", instance="i", boot="one") == ""
     body = {"addresses": [{"address": ADDRESS, "secret": "named"}]}
     answer = site.api.call("PATCH", f"groups/{site.group_id}", body)
     assert answer.status_code == 422, answer.text
     assert f"{ADDRESS} is registered in another executor group" in answer.text
-    assert site.register("shared", app_name="other", instance="i", boot="two") == ""  # it restarted
+    assert site.register("shared", app_name="open", instance="i", boot="two") == ""  # it restarted
     assert site.stored() == [(False, SHARED_SECRET)]
-    site.call("registryRemove", "shared", app_name="other")  # it is gone: the address is free
+    site.call("registryRemove", "shared", app_name="open")  # it is gone: the address is free
     site.look()
     site.enter()
     site.hear()
     assert site.sent() == [site.tokens["named"]]
-    assert site.register("shared", app_name="other", instance="i", boot="three")
+    assert site.register("shared", app_name="open", instance="i", boot="three")
     site.enter()  # what is entered stays, and is not looked at again
 
 
 def test_where_groups_share_addresses_the_one_of_another_group_may_be_entered(site: Site) -> None:
     site.registry.shared_addresses = True
-    assert site.register("shared", app_name="other") == ""
+    assert site.register("shared", app_name="open") == ""
     site.enter()
-    assert site.register("shared", app_name="other", instance="i", boot="two") == ""
+    assert site.register("shared", app_name="open", instance="i", boot="two") == ""
+
+
+PROOFS = ["shared", "digest", "named"]
+"""From the weakest on."""
+
+
+@pytest.mark.parametrize("weaker", PROOFS)
+@pytest.mark.parametrize("stronger", PROOFS)
+def test_s19_what_proves_less_takes_over_no_executor(site: Site, stronger: str, weaker: str) -> None:
+    """S19: one call with the shared token switched an executor's address to that, and its runs were refused."""
+    site.was_there(stronger)
+    before = (site.stored(), site.sent())
+    takes_over = PROOFS.index(weaker) >= PROOFS.index(stronger)
+    assert bool(site.register(weaker)) == (not takes_over)
+    site.look()
+    if not takes_over:
+        assert (site.stored(), site.sent()) == before
+        for _ in range(4):  # until it is gone, with a flush of beats
+            site.look(31_000)
+        assert bool(site.register(weaker)) == (weaker == "shared")
+
+
+def test_s20_a_group_with_a_secret_takes_no_new_executor_with_the_token_that_all_share(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S20: a stranger's server joined it, and was sent parameters and sources."""
+    refusal = "the group has an executor secret: register with that"
+    assert refusal in site.register("shared")
+    assert refusal in site.register("shared", xwheel={"instance": "i", "boot": "b"})
+    assert (site.stored(), site.live()) == ([], [])
+    assert refusal in caplog.text
+    assert site.register("shared", app_name="open") == ""  # it has none
+    assert site.register("digest", app_name="other")  # another group's
+    site.call("registryRemove", "shared", app_name="open")
+    for name in ("named", "second"):
+        site.api.call("PATCH", f"secrets/{name}", {"expires_in_s": 0})
+    site.api.parts.secrets.look()
+    assert site.register("shared") == ""  # it has none any more
+
+
+def test_s20_one_that_was_there_before_the_secret_stays_until_it_has_it(site: Site) -> None:
+    """So the secret is given to executors one after the other, under fire."""
+    site.was_there("shared")
+    assert site.register("shared") == ""  # a beat, or a restart at its address
+    assert site.sent() == [EXECUTOR_TOKEN]
+    assert site.register("shared", xwheel={"instance": "another", "boot": "b"})  # who is not the same
+    assert site.register("named") == ""
+    assert site.register("shared")
+    assert site.sent() == [site.tokens["named"]]

@@ -13,11 +13,11 @@ from tests.support.rows import NOW
 from xwheel.api.xxl.executor_calls import _outcome
 from xwheel.clock import ManualClock
 from xwheel.errors import HiddenError, RevisionError, StorageError
-from xwheel.model import BlockScope, BlockStrategy, Job, Run, RunState
+from xwheel.model import BlockScope, BlockStrategy, Job, Reporter, Run, RunState
 from xwheel.model.access import UNKNOWN_ACTOR, acting
 from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.jobs.versions import JobHistory
-from xwheel.scheduler.records import Fate, Outcome, Reporter
+from xwheel.scheduler.records import Fate, Outcome
 from xwheel.scheduler.send.lane import encode_parcel
 from xwheel.storage import jobs
 from xwheel.storage.open_runs import Holder

@@ -122,16 +122,18 @@ def test_it_opens_the_three_calls_of_executors_for_its_group_and_nothing_else(
 
 
 def test_which_secret_an_executor_proved_is_listed(api: Api, orders: Tenant) -> None:
+    headers = {APP_NAME_HEADER: "orders"}
+    assert say(api, "registry", EXECUTOR_TOKEN, registration("orders"), **headers)["code"] == 200
     first, second = (make(api, name, orders.group_id) for name in ("orders-1", "orders-2"))
     shown = [
-        (EXECUTOR_TOKEN, "shared", None),
-        (first, "orders-1", "shared"),
-        (second, "orders-2", "orders-1"),
-        (orders.token, None, "orders-2"),
+        (EXECUTOR_TOKEN, 200, "shared", None),
+        (orders.token, 200, None, "shared"),
+        (first, 200, "orders-1", None),
+        (second, 200, "orders-2", "orders-1"),
+        (orders.token, 500, "orders-2", "orders-1"),
     ]
-    for token, secret, earlier in shown:
-        headers = {APP_NAME_HEADER: "orders"}
-        assert say(api, "registry", token, registration("orders"), **headers)["code"] == 200
+    for token, code, secret, earlier in shown:
+        assert say(api, "registry", token, registration("orders"), **headers)["code"] == code
         (executor,) = api.call("GET", f"groups/{orders.group_id}/executors").json["items"]
         assert (executor["secret"], executor["earlier_secret"]) == (secret, earlier)
         assert api.call("GET", "executors").json["items"] == [executor]
