@@ -16,6 +16,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from xwheel.errors import ScheduleError
 
+_NO_ZONES = {"Factory", "localtime", "posixrules"}
+_COPIES = ("posix/", "right/")
 _DAY = 86_400
 _CHUNK = 388 * _DAY  # periods are searched for, and cut, in chunks of this length
 _REACH = 27 * 3600  # no zone has ever been further from another than this
@@ -84,8 +86,14 @@ class Zone:
 
 @lru_cache(maxsize=700)
 def find_zone(name: str) -> Zone:
-    """Return a time zone by its IANA name; raises ScheduleError if there is none. It is never read as a path."""
+    """Return a time zone by its IANA name; raises ScheduleError if there is none. It is never read as a path.
+
+    What a machine's folder of zones holds besides is none: its own zone, which is another one on the next node, and
+    copies, among them those that count leap seconds, which no clock here does.
+    """
     try:
+        if name in _NO_ZONES or name.startswith(_COPIES):
+            raise ValueError(name)
         info = ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
         # a folder such as "Europe" is an OSError, a NUL or a path outside the data is a ValueError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo, available_timezones
+from pathlib import Path
+from zoneinfo import TZPATH, ZoneInfo, available_timezones
 
 import pytest
 from hypothesis import given
@@ -88,13 +89,31 @@ def test_unix_errors_name_the_field(expression, field):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "Mars/Olympus", "../../etc/passwd", "/etc/localtime", "Europe", "UTC\0", "a" * 10_000, "日本", "."]
+    "name",
+    [
+        *("", "Mars/Olympus", "../../etc/passwd", "/etc/localtime", "Europe", "UTC\0", "a" * 10_000, "日本", "."),
+        *("localtime", "Factory", "posixrules", "right/Europe/Berlin", "right/UTC", "posix/Asia/Shanghai"),
+        *("leapseconds", "tzdata.zi", "zone.tab", "posix", "right", "Etc/../Factory", "./UTC", "Etc//UTC", "UTC/"),
+    ],
 )
 def test_unknown_zones(name):
     for make in (zone, lambda timezone: parse("0 0 0 * * ?", timezone=timezone)):
         with pytest.raises(ScheduleError) as refused:
             make(name)
         assert refused.value.field == "timezone"
+
+
+def test_u28_a_zone_is_one_of_ianas_and_the_same_on_each_machine() -> None:
+    """U28: all that lies in a machine's folder of zones passed, such as its own zone."""
+    folders = [Path(place) for place in TZPATH if Path(place).is_dir()]
+    names = {str(path.relative_to(place)) for place in folders for path in place.rglob("*") if path.is_file()}
+    known = available_timezones() - {"Factory", "localtime"}
+    assert len(known) > 400
+    for name in known:
+        assert zone(name).key == name
+    for name in names - known:
+        with pytest.raises(ScheduleError):
+            zone(name)
 
 
 def test_unknown_dialect_and_language():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -22,6 +23,10 @@ FORMS: Final = (
 DRIVERS: Final = {"sqlite": "pysqlite", "mysql": "pymysql", "postgresql": "psycopg"}
 MODULES: Final = {"sqlite": "sqlite3", "mysql": "pymysql", "postgresql": "psycopg"}
 PORTS: Final = {"mysql": 3306, "postgresql": 5432}
+OF_SQLITE: Final = {
+    *("uri", "mode", "cache", "psow", "nolock", "immutable", "vfs"),  # SQLite's own, of a file: URI
+    *("timeout", "isolation_level", "detect_types", "check_same_thread", "cached_statements"),  # of sqlite3.connect()
+}
 MAX_PORT: Final = 65_535
 NO_PORT: Final = "database.url: the port must be a number from 1 to 65535"
 # what comes before an @ is the user's, whatever it holds
@@ -54,12 +59,22 @@ def parse(text: str) -> URL:
     if url.get_backend_name() == "sqlite":
         if url.database in (None, "", ":memory:"):
             raise ConfigError("database.url: SQLite needs a file, since several threads share it")
+        _check_file(text)
         return url
     servers = listed[2].split(",") if listed else _listed_in_query(url)
     if servers:
         url = _with_servers(url, servers)
     _check_parts(url)
     return url
+
+
+def _check_file(text: str) -> None:
+    """Refuse the name of a SQLite file that would be cut at a ``?``."""
+    _, mark, query = text.partition("?")
+    settings = parse_qsl(query, keep_blank_values=True) or [(query, "")]
+    odd = [name for name, _ in settings if name not in OF_SQLITE]
+    if mark and odd:
+        raise ConfigError(f"database.url: SQLite has no setting {odd[0][:60]!r}: the name of its file may hold no ?")
 
 
 def servers_of(url: URL) -> Sequence[tuple[str, int]]:

@@ -49,6 +49,7 @@ POSTGRESQL = make_url(f"postgresql+psycopg://ada:{SECRET}@db.example/shop")
         (f"mysql+aiomysql://ada:{SECRET}@h/x", "does not speak 'mysql+aiomysql'"),
         (f"postgresql+psycopg2://ada:{SECRET}@h/x", "postgresql+psycopg://USER"),
         ("sqlite://", "SQLite needs a file"),
+        *((f"sqlite:////tmp/a?{rest}", "may hold no ?") for rest in ("b.db", "", "b=1", "timeout=5&b.db", "?x", "=")),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_without_its_secrets(url: str, words: str) -> None:
