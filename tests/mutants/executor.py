@@ -21,8 +21,8 @@ HOSTILE_WHOLE: Final = ("tests/integration/test_executor_hostile.py",)
 MISTAKES: Final = [
     Mistake(
         file="xwheel/executor/running/runners.py",
-        old="        execution.task.add_done_callback(lambda _: self._end(execution, asyncio.CancelledError(), None))\n",
-        new="",
+        old="        execution.task.add_done_callback(lambda _: self._end(",
+        new="        (lambda _: self._end(",
         why="A run that is killed before the first step of its task stays open, and its job's queue is shut (R35).",
         tests=HOSTILE,
     ),

@@ -142,4 +142,5 @@ def test_many_runs_by_hand_are_tried_from_time_to_time_only(node: HandNode, late
     later.is_there = True
     run_for(node, 3000)
     assert {run.state for run in node.runs(job.id)} == {RunState.DISPATCHING}
-    assert [run.id for run in node.answer()] == [run.id for run in node.runs(job.id)]
+    # which of them come first is up to the threads of a router that is not trusted
+    assert sorted(run.id for run in node.answer()) == [run.id for run in node.runs(job.id)]
