@@ -51,6 +51,25 @@ def test_a_process_handler_harms_only_its_own_run(admin: FakeAdmin, executor: Ex
     assert admin.outcome(2 * number + 1)["handleMsg"] == "as ever"
 
 
+@pytest.mark.parametrize(
+    ("deed", "lines"),
+    [
+        ("a wrapped stream", ["printed"]),
+        ("a detached stream", ["printed", "ValueError: seen"]),
+        ("closed streams", ["ValueError: unheard"]),
+    ],
+)
+def test_what_a_handler_prints_and_raises_is_in_the_log_whatever_stream_it_uses(
+    admin: FakeAdmin, executor: Executor, deed: str, lines: list[str]
+) -> None:
+    log_id = 900 + list(DEEDS).index(deed)
+    admin.run(executor.address, "process", log_id, log_id, executorParams=deed)
+    admin.outcome(log_id)
+    body = {"logId": log_id, "logDateTim": 1_790_000_000_000, "fromLineNum": 1}
+    content = str(admin.call(executor.address, "/log", body)["data"]["logContent"]).splitlines()
+    assert [line for line in content if line in lines] == lines
+
+
 def test_r38_a_handler_that_goes_elsewhere_takes_no_log_along(
     admin: FakeAdmin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,13 @@ HOSTILE_WHOLE: Final = ("tests/integration/test_executor_hostile.py",)
 
 MISTAKES: Final = [
     Mistake(
+        file="xwheel/executor/running/child.py",
+        old="    flush_streams()\n    status = 1\n",
+        new="    status = 1\n",
+        why="What a process handler printed into a stream that it put in the place of sys.stdout is lost.",
+        tests=HOSTILE_WHOLE,
+    ),
+    Mistake(
         file="xwheel/executor/running/runners.py",
         old="        execution.task.add_done_callback(lambda _: self._end(",
         new="        (lambda _: self._end(",

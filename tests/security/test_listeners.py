@@ -392,6 +392,14 @@ def test_s25_who_goes_early_leaves_few_lines(said: str, caplog: pytest.LogCaptur
     assert not [line for line in lines if line.startswith(("Traceback", "ERROR forged"))]
 
 
+def test_s25_a_program_that_serves_with_waitress_besides_keeps_its_lines() -> None:
+    with serving(App()) as listener:
+        assert get(listener.port, "/") == b"small"
+        for name in ("waitress", "waitress.queue"):
+            found = logging.getLogger(name)
+            assert (found.filters, found.level) == ([], logging.NOTSET)
+
+
 def post(path: str) -> bytes:
     return b"POST %s HTTP/1.1\r\nHost: h\r\nTOKEN: %s\r\nContent-Length: 0\r\n\r\n" % (path.encode(), TOKEN.encode())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import multiprocessing
 import os
@@ -73,6 +74,18 @@ def no_streams() -> str:
     return "ok"
 
 
+def wrapped_stream() -> str:
+    sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8")
+    print("printed")
+    return "ok"
+
+
+def detached_stream() -> NoReturn:
+    sys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding="utf-8")  # type: ignore[attr-defined]
+    print("printed")
+    raise ValueError("seen")
+
+
 def closed_streams() -> NoReturn:
     sys.stdout.close()
     sys.stderr.close()
@@ -137,6 +150,8 @@ DEEDS: dict[str, tuple[Callable[[], Any], int, str]] = {
     "a child that is terminated": (child_is_terminated, 200, "-15"),
     "no output": (no_output, 200, "ok"),
     "no streams": (no_streams, 200, "ok"),
+    "a wrapped stream": (wrapped_stream, 200, "ok"),
+    "a detached stream": (detached_stream, 500, "ValueError: seen"),
     "closed streams": (closed_streams, 500, "ValueError: unheard"),
     "logging without an end": (no_end_of_logging, 200, "ok"),
     "no signals": (no_signals, 200, "ok"),

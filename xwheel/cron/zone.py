@@ -88,8 +88,8 @@ class Zone:
 def find_zone(name: str) -> Zone:
     """Return a time zone by its IANA name; raises ScheduleError if there is none. It is never read as a path.
 
-    What a machine's folder of zones holds besides is none: its own zone, which is another one on the next node, and
-    copies, among them those that count leap seconds, which no clock here does.
+    A machine's folder of zones holds more. Its own zone is refused: the next node may have another one. Copies of zones
+    are refused: some of them count leap seconds.
     """
     try:
         if name in _NO_ZONES or name.startswith(_COPIES):

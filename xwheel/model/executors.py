@@ -66,13 +66,14 @@ class EnteredAddress:
 
 
 class Reporter(NamedTuple):
-    """Who says something of runs from outside, as the secret tells that came with it."""
+    """Who reports runs from outside. The secret that came with the report tells it."""
 
-    group_id: int | None  #: the group whose secret or token it was; None for the token that all executors share
+    group_id: int | None  #: the group that the secret or token belongs to; None for the token that all executors share
 
     def may_report(self, group_id: int, secret_id: int | None) -> bool:
-        """Return whether it speaks for a run: of its group, or, under the shared token, one that was sent under that.
+        """Return whether it may report a run.
 
+        A group reports its own runs. The shared token reports the runs that were sent under the shared token.
         ``group_id`` is the run's, and ``secret_id`` what it was sent under, as :class:`RegisteredExecutor` has it.
         """
         if self.group_id is not None:

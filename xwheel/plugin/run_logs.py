@@ -51,7 +51,7 @@ class TakesLogs(Protocol):
         Args:
             instance: The executor instance that sends them: only of its own runs anything may be taken.
             parts: Those of one run in their order; one without lines asks how far its log is.
-            reporter: Whose secret came with them: only of runs that it may report anything may be taken.
+            reporter: Who sends them. Take lines only of runs that it may report.
 
         Raises:
             LogStoreError: It is not known what was kept; the executor sends all of it again later.

@@ -23,7 +23,7 @@ from waitress.adjustments import Adjustments
 from waitress.channel import ClientDisconnected, HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
-from waitress.task import ThreadedTaskDispatcher, WSGITask
+from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
 from xwheel.config.sections import ConnectionsSection
 from xwheel.errors import ConfigError
@@ -51,7 +51,12 @@ the body, and must be refused there by what the head says.
 LimitOf = Callable[[str, str], int]
 """Says how large the body of a call may be, by method and path, where that is more than usual; otherwise 0."""
 
-_few_lines: Final = FewLines()
+# what waitress says of our listeners; its own loggers are left to programs that serve with it besides
+_waitress: Final = logging.getLogger("xwheel.runtime.waitress")
+_waitress.addFilter(FewLines())
+# requests that wait for a thread are what the queue is for, and no warning
+_queue: Final = logging.getLogger("xwheel.runtime.waitress.queue")
+_queue.setLevel(logging.ERROR)
 TICK_S: Final = 0.5
 MAX_HEAD_BYTES: Final = 32 * 1024
 ACCEPTS: Final = 16  # connections taken before those that are open get their turn
@@ -84,6 +89,7 @@ class IncomingRequest(HTTPRequestParser):
 class Answering(WSGITask):
     """Sends the head of an answer together with the begin of its body: one packet for most, and one wake-up there."""
 
+    logger = _waitress
     channel: Connection
     request: Any
 
@@ -103,6 +109,12 @@ class Answering(WSGITask):
             self.channel.write_soon(b"")  # an answer without a body
 
 
+class Refusing(ErrorTask):
+    """Answers a head that cannot be read."""
+
+    logger = _waitress
+
+
 class Connection(HTTPChannel):
     """A channel of waitress whose peer cannot keep more than the channel itself.
 
@@ -116,6 +128,8 @@ class Connection(HTTPChannel):
 
     parser_class = IncomingRequest
     task_class = Answering
+    error_task_class = Refusing
+    logger = _waitress
     head = b""  # of an answer; leaves with the first piece of its body
     server: Listener
     request: IncomingRequest | None
@@ -344,6 +358,7 @@ class Listener(TcpWSGIServer):
     """
 
     channel_class = Connection
+    logger = _waitress
     active_channels: dict[int, Connection]  # type: ignore[assignment]
     trigger: Any
     _map: dict[int, Any]
@@ -401,9 +416,6 @@ class Listener(TcpWSGIServer):
 
     def start(self) -> None:
         """Begin to answer."""
-        # requests that wait for a thread are what the queue is for, and no warning
-        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-        logging.getLogger("waitress").addFilter(_few_lines)  # which is there once, however many listeners begin
         self.accept_connections()
         self._thread.start()
 
@@ -527,6 +539,7 @@ class Listener(TcpWSGIServer):
 
 def _dispatcher(threads: int) -> ThreadedTaskDispatcher:
     made = ThreadedTaskDispatcher()
+    made.logger, made.queue_logger = _waitress, _queue
     made.set_thread_count(threads)
     return made
 

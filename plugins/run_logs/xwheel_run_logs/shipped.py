@@ -23,9 +23,8 @@ MAX_PARTS: Final = 500
 class ShippedLogs:
     """Hands shipped lines to the log store.
 
-    A log is taken from the executor instance that has the run, with a secret that may report the run, and from no one
-    else. Its row is there before its first
-    line is: what is in a store can always be found, and deleted.
+    A log is taken from the executor instance that has the run, and only from a sender that may report the run. Its row
+    is there before its first line is: what is in a store can always be found, and deleted.
 
     Thread-safety: any thread.
 
@@ -49,7 +48,7 @@ class ShippedLogs:
         Args:
             instance: The executor instance that sends them.
             parts: Those of one run in their order; one without lines asks how far its log is.
-            reporter: Whose secret came with them.
+            reporter: Who sends them.
 
         Raises:
             LogStoreError: The store failed; all is to be sent again later.

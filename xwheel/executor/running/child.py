@@ -20,7 +20,7 @@ from xwheel.errors import ExecutorError, JobKilledError
 from xwheel.executor.context import CURRENT, JobContext
 from xwheel.executor.handlers import MARK, Handler
 from xwheel.executor.logs.run_log import SECOND, second_text
-from xwheel.executor.running.execution import describe_error, leave_copy, message_of, traceback_of
+from xwheel.executor.running.execution import describe_error, flush_streams, leave_copy, message_of, traceback_of
 from xwheel.executor.running.process import MAX_REPORT, Order
 from xwheel.executor.running.supervisor import divide
 from xwheel.runtime.signals import hear
@@ -35,11 +35,11 @@ MAIN: Final = "__xwheel_main__"
 
 
 class _Output:
-    """The run's log; keeps its stream, whatever the handler does to ``sys.stdout``."""
+    """The run's log; it has a stream of its own, whatever the handler does to ``sys.stdout``."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
-        self._stream = sys.stdout
+        self._stream = _stream_on(1)
 
     def line(self, text: str) -> None:
         """Write a line with its time."""
@@ -47,10 +47,10 @@ class _Output:
         self.raw(f"{second_text(seconds)}.{millis:03d} {text}\n")
 
     def raw(self, text: str) -> None:
-        """Write text as it is; it is lost if the handler closed the stream."""
-        with contextlib.suppress(ValueError):
-            self._stream.write(text)
-            self._stream.flush()
+        """Write text as it is, behind what the handler has printed."""
+        flush_streams()
+        self._stream.write(text)
+        self._stream.flush()
 
 
 def main(raw: dict[str, Any]) -> None:
@@ -58,7 +58,7 @@ def main(raw: dict[str, Any]) -> None:
     order = msgspec.convert(raw, Order)
     os.set_inheritable(order.report, False)
     divide(_take_control())
-    _open_output()
+    sys.stdout, sys.stderr = _stream_on(1), _stream_on(2)
     output = _Output()
     form = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format=form, datefmt=SECOND)
@@ -71,7 +71,7 @@ def main(raw: dict[str, Any]) -> None:
     while len(data) > MAX_REPORT:  # control characters take six bytes each
         message = cut(message, len(message) // 2)
         data = msgspec.json.encode((code, message))
-    output.raw("")
+    flush_streams()
     status = 1
     with contextlib.suppress(BaseException):  # the handler may have closed the pipe, and its code runs in shutdown()
         os.write(order.report, data)
@@ -111,8 +111,7 @@ def _become(order: Order, context: JobContext, output: _Output) -> tuple[int, st
     try:
         prepare: Any = _load(order)
         arguments = list(prepare(context, order.data))
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_streams()
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)  # Python ignores them, and programs would inherit that
         os.execvp(arguments[0], arguments)  # noqa: S606 -- no shell, as it must be
@@ -168,8 +167,6 @@ class _LossyFile(io.FileIO):
         return len(memoryview(data).cast("B"))
 
 
-def _open_output() -> None:
-    for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        raw = io.BufferedWriter(_LossyFile(descriptor, "wb", closefd=False))
-        stream = io.TextIOWrapper(raw, encoding="utf-8", errors="replace", line_buffering=True)
-        setattr(sys, name, stream)
+def _stream_on(descriptor: int) -> io.TextIOWrapper:
+    raw = io.BufferedWriter(_LossyFile(descriptor, "wb", closefd=False))
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="replace", line_buffering=True)

@@ -241,9 +241,15 @@ def leave_copy(pid: int, error: BaseException | None = None) -> None:
             status = code if isinstance(code, int) else int(code is not None)
             if isinstance(code, str):
                 sys.stderr.write(f"{code}\n")
-        sys.stdout.flush()
-        sys.stderr.flush()
+    flush_streams()
     os._exit(status & 0xFF)
+
+
+def flush_streams() -> None:
+    """Let out what was printed; a handler may have put anything in the place of the streams."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BaseException):
+            stream.flush()
 
 
 def _type_of(value: object) -> str:

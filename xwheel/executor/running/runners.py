@@ -233,7 +233,7 @@ class _LoopThread:
     """An event loop and its thread.
 
     Handlers may end the loop: asyncio lets ``sys.exit`` in an inner task or a callback pass through it, and there is
-    ``loop.stop()``. The loop then goes on with what is open. On one that a handler closed, all open runs have failed.
+    ``loop.stop()``. The loop then goes on with the open runs. If a handler closes the loop, the open runs fail.
     """
 
     def __init__(self, lifecycles: Lifecycles, clock: Clock) -> None:
@@ -323,7 +323,7 @@ class _LoopThread:
                 self._loop.run_until_complete(task)
 
     def _lose_open(self) -> None:
-        """Report what is open on a loop that a handler closed."""
+        """Let the open runs fail: a handler closed their loop."""
         with self._lock:
             self._is_lost = True
             lost = list(self._open)
@@ -372,7 +372,7 @@ def _cancel_task(execution: Execution) -> None:
 
 
 def _context_of(error: BaseException) -> JobContext | None:
-    """Return the context of the run in whose task or callback an error was raised that ended the loop."""
+    """Return the context of the run whose task or callback raised an error that ended the loop."""
     with contextlib.suppress(BaseException):  # the error may be of the handler's own class
         at = error.__traceback__
         while at is not None:
