@@ -103,6 +103,10 @@ class ForbiddenError(XwheelError):
         self.permission = permission
 
 
+class UnconfirmedError(ForbiddenError):
+    """It takes somebody who is there now, and their session has not heard of them for a while."""
+
+
 class ExecutorUnreachableError(WireError):
     """No complete answer came back from ``address``; ``sent`` is False if certainly no byte of the request left."""
 

@@ -30,6 +30,7 @@ WITHOUT: Mapping[str, str] = {
     "GET /api/v1/accounts/{account_id}/sessions": IN_BROWSERS,
     **{f"{method} /api/v1/session": IN_BROWSERS for method in ("GET", "POST", "DELETE")},
     "POST /api/v1/session/link": IN_BROWSERS,
+    "POST /api/v1/session/confirm": IN_BROWSERS,
     "PUT /api/v1/me/password": IN_BROWSERS,
     "GET /api/v1/me/sessions": IN_BROWSERS,
     "DELETE /api/v1/me/sessions/{session_id}": IN_BROWSERS,

@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants import Mistake
 
 API: Final = "tests/product/accounts/api"
+CREDENTIALS: Final = "tests/security/test_lasting_credentials.py"
 SESSION: Final = f"{API}/test_session.py"
 ACCOUNTS: Final = f"{API}/test_accounts.py"
 LINKS: Final = f"{API}/test_links.py"
@@ -131,17 +132,31 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="plugins/accounts/xwheel_accounts/sign_in.py",
-        old="if not 0 <= self._clock.now_ms() - begun_ms <= RECENT_MS:",
-        new="if self._clock.now_ms() - begun_ms > RECENT_MS:",
+        old="return shown_ms is not None and 0 <= self._clock.now_ms() - shown_ms <= CONFIRMED_MS",
+        new="return shown_ms is not None and self._clock.now_ms() - shown_ms <= CONFIRMED_MS",
         why="A session from before a clock went back counts as a sign-in of a moment ago.",
         tests=(f"{SESSION}::test_s16_an_account_without_a_password_here_signs_in_a_moment_before_it_makes_a_token",),
     ),
     Mistake(
         file="plugins/accounts/xwheel_accounts/sign_in.py",
-        old=" or session_id not in ids:",
-        new=":",
+        old="if session_id not in {item.id for item",
+        new="if 0 in {item.id for item",
         why="A token that is made while an admin signs the account out stays.",
         tests=(f"{SESSION}::test_s16_a_token_that_is_made_while_the_password_changes_does_not_outlive_that",),
+    ),
+    Mistake(
+        file="plugins/accounts/xwheel_accounts/sign_in.py",
+        old="shown_ms = session.confirmed_ms if self.takes_password(account) else session.created_ms",
+        new="shown_ms = session.confirmed_ms or session.created_ms",
+        why="(S23) A sign-in counts as the password once more.",
+        tests=(CREDENTIALS,),
+    ),
+    Mistake(
+        file="plugins/accounts/xwheel_accounts/sign_in.py",
+        old="is_same = not present.disabled and same_password(present, judged)",
+        new="is_same = True",
+        why="(S23) A password that was changed while it was judged confirms the session.",
+        tests=(f"{SESSION}::test_s23_a_session_that_ends_while_its_password_is_judged_is_not_confirmed",),
     ),
     Mistake(
         file="plugins/accounts/xwheel_accounts/sign_in.py",
@@ -366,6 +381,20 @@ MISTAKES: Final = [
         new="if len(found) > 2:",
         why="Of two cookies of sessions, one of which another host planted, the first one counts.",
         tests=(f"{SESSION}::test_two_cookies_of_sessions_are_refused",),
+    ),
+    Mistake(
+        file="xwheel/api/http/auth.py",
+        old="if actor.kind is not ActorKind.ACCOUNT or actor.confirmed:",
+        new="if actor.kind is not ActorKind.ACCOUNT or actor.confirmed or actor.credential.startswith('token '):",
+        why="(S23) A personal token makes what outlives it.",
+        tests=(CREDENTIALS,),
+    ),
+    Mistake(
+        file="xwheel/api/app.py",
+        old='"PATCH": _MAKE_CREDENTIAL',
+        new='"PATCH": _ADMIN_SOME',
+        why="(S23) A session alone lets a secret that was to end last.",
+        tests=(CREDENTIALS,),
     ),
     Mistake(
         file="xwheel/api/http/auth.py",

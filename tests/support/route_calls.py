@@ -317,9 +317,10 @@ CALLS["PUT", "/me/settings/{setting}"] = lambda _world, _group_id: RouteCall(
 CALLS["DELETE", "/me/settings/{setting}"] = lambda _world, _group_id: RouteCall(
     path="/me/settings/", own=Person.new_setting
 )
-CALLS["POST", "/me/tokens"] = lambda world, _: RouteCall(
-    path="/me/tokens", body={"name": world.name(), "password": PASSWORD}
+CALLS["POST", "/session/confirm"] = lambda _world, _group_id: RouteCall(
+    path="/session/confirm", body={"password": PASSWORD}
 )
+CALLS["POST", "/me/tokens"] = lambda world, _: RouteCall(path="/me/tokens", body={"name": world.name()})
 CALLS["POST", "/accounts"] = lambda world, _: RouteCall(path="/accounts", body={"name": world.name()})
 for _method, _end, _body in (
     ("GET", "", None),

@@ -93,6 +93,7 @@ ROUTES = {
     ("GET", "/api/v1/me/sessions"),
     ("DELETE", "/api/v1/me/sessions/1"),
     ("GET", "/api/v1/me/tokens"),
+    ("POST", "/api/v1/session/confirm"),
     ("POST", "/api/v1/me/tokens"),
     ("DELETE", "/api/v1/me/tokens/1"),
     ("GET", "/api/v1/me/settings"),

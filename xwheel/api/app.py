@@ -40,6 +40,7 @@ _ADMIN_GROUP: Final = Need(Permission.ADMIN, Of.GROUP)
 _EDIT_ALL: Final = Need(Permission.EDIT, Of.ALL)
 _ADMIN_ALL: Final = Need(Permission.ADMIN, Of.ALL)
 _RUN_ALL: Final = Need(Permission.RUN, Of.ALL)
+_MAKE_CREDENTIAL: Final = Need(Permission.ADMIN, Of.SOME, makes_credential=True)
 
 ROUTES: Final[dict[str, tuple[type[Resource], Methods]]] = {
     "/health": (health.Health, {"GET": _READ_SOME}),
@@ -71,11 +72,11 @@ ROUTES: Final[dict[str, tuple[type[Resource], Methods]]] = {
     "/schedule/preview": (schedule.Preview, {"GET": _READ_SOME}),
     "/schedule/pause": (schedule.Pause, {"GET": _READ_SOME, "PUT": _RUN_ALL, "DELETE": _RUN_ALL}),
     "/nodes": (nodes.Nodes, {"GET": _READ_SOME}),
-    "/tokens": (tokens.Tokens, {"GET": _ADMIN_SOME, "POST": _ADMIN_SOME}),
+    "/tokens": (tokens.Tokens, {"GET": _ADMIN_SOME, "POST": _MAKE_CREDENTIAL}),
     "/tokens/{name}": (tokens.Token, {"GET": _ADMIN_SOME, "DELETE": _ADMIN_SOME}),
-    "/secrets": (secrets.Secrets, {"GET": _ADMIN_SOME, "POST": _ADMIN_SOME}),
-    "/secrets/{name}": (secrets.Secret, {"GET": _ADMIN_SOME, "PATCH": _ADMIN_SOME, "DELETE": _ADMIN_SOME}),
-    "/secrets/{name}/rotate": (secrets.Secret, {"POST": _ADMIN_SOME}),
+    "/secrets": (secrets.Secrets, {"GET": _ADMIN_SOME, "POST": _MAKE_CREDENTIAL}),
+    "/secrets/{name}": (secrets.Secret, {"GET": _ADMIN_SOME, "PATCH": _MAKE_CREDENTIAL, "DELETE": _ADMIN_SOME}),
+    "/secrets/{name}/rotate": (secrets.Secret, {"POST": _MAKE_CREDENTIAL}),
     "/calendars": (calendars.Calendars, {"GET": _READ_SOME}),
     "/calendars/{name}": (calendars.CalendarResource, {"GET": _READ_SOME, "PUT": _EDIT_ALL, "DELETE": _EDIT_ALL}),
     "/plugins": (plugins.PluginsResource, {"GET": _READ_SOME}),

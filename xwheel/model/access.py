@@ -159,6 +159,7 @@ class Actor:
     credential: str = ""  # what they showed, such as ``session 12`` or ``token ops``; nothing secret
     address: str = ""  # where the call came from, or empty
     reason: str = ""  # why they do it, in their words, or empty
+    confirmed: bool = False  # a person showed within the last minutes that they are there, as by their password
 
     def need(self, permission: Permission, group_id: int | None, kind: str, key: object) -> None:
         """Check that the actor may do what needs a permission, to an object in a group; None is for one of all groups.

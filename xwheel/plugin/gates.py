@@ -144,6 +144,7 @@ def checked_actor(gate: str, found: object, address: str) -> Actor | None:
     require(are_texts, f"{what}: name and credential of a caller must be texts of at most {MAX_WORDS}")
     is_id = found.account_id is None or type(found.account_id) is int
     require(is_id, f"{what}: account_id of a caller must be a number or None")
+    require(type(found.confirmed) is bool, f"{what}: confirmed of a caller must be true or false")
     return replace(found, grants=checked_grants(gate, found.grants), address=address)
 
 

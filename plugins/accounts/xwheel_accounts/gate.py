@@ -96,7 +96,8 @@ class SessionCheck:
         known = self._parts.sessions.find(secret, call.address)
         if known is None:
             raise AuthError("Cookie: this session has ended: sign in again")
-        actor = known.actor(call.address)
+        confirmed = self._parts.sign_in.is_confirmed(known.account, known.session)
+        actor = known.actor(call.address, confirmed=confirmed)
         if call.method not in SAFE:
             self._browsers.check_page(call, secret, actor)
         return actor

@@ -30,28 +30,30 @@ logger = logging.getLogger(__name__)
 
 _ADMIN_SOME: Final = Need(Permission.ADMIN, Of.SOME)
 _ADMIN_ALL: Final = Need(Permission.ADMIN, Of.ALL)
-_READ_SOME: Final = Need(Permission.READ, Of.SOME)
+_MAKE_OWN: Final = Need(Permission.READ, Of.SOME, makes_credential=True)
+_MAKE: Final = Need(Permission.ADMIN, Of.ALL, makes_credential=True)
 
 Row = tuple[str, type[AccountBase], Mapping[str, Need]]
 _ROUTES: Final[Sequence[Row]] = (
     ("/session", SessionResource, {"GET": CALLER, "POST": PUBLIC, "DELETE": CALLER}),
     ("/session/link", SessionResource, {"POST": PUBLIC}),
+    ("/session/confirm", SessionResource, {"POST": CALLER}),
     ("/me/password", OwnPassword, {"PUT": CALLER}),
     ("/me/sessions", OwnSessions, {"GET": CALLER}),
     ("/me/sessions/{session_id:id}", OwnSession, {"DELETE": CALLER}),
-    ("/me/tokens", OwnTokens, {"GET": CALLER, "POST": _READ_SOME}),
+    ("/me/tokens", OwnTokens, {"GET": CALLER, "POST": _MAKE_OWN}),
     ("/me/tokens/{name}", OwnToken, {"DELETE": CALLER}),
     ("/me/settings", OwnSettings, {"GET": CALLER}),
     ("/me/settings/{setting}", OwnSetting, {"PUT": CALLER, "DELETE": CALLER}),
-    ("/accounts", Accounts, {"GET": _ADMIN_ALL, "POST": _ADMIN_ALL}),
-    ("/accounts/{account_id:id}", AccountResource, {"GET": _ADMIN_ALL, "PATCH": _ADMIN_ALL, "DELETE": _ADMIN_ALL}),
-    ("/accounts/{account_id:id}/reset", AccountResource, {"POST": _ADMIN_ALL}),
-    ("/accounts/{account_id:id}/link", AccountResource, {"POST": _ADMIN_ALL}),
+    ("/accounts", Accounts, {"GET": _ADMIN_ALL, "POST": _MAKE}),
+    ("/accounts/{account_id:id}", AccountResource, {"GET": _ADMIN_ALL, "PATCH": _MAKE, "DELETE": _ADMIN_ALL}),
+    ("/accounts/{account_id:id}/reset", AccountResource, {"POST": _MAKE}),
+    ("/accounts/{account_id:id}/link", AccountResource, {"POST": _MAKE}),
     ("/accounts/{account_id:id}/sessions", AccountSessions, {"GET": _ADMIN_ALL, "DELETE": _ADMIN_ALL}),
     ("/audit", Audit, {"GET": _ADMIN_SOME}),
     ("/audit/csv", Audit, {"GET": _ADMIN_SOME}),
 )
-_SUFFIXES: Final = frozenset({"link", "reset", "csv"})
+_SUFFIXES: Final = frozenset({"link", "confirm", "reset", "csv"})
 
 
 class AccountsResources(AuditNews):

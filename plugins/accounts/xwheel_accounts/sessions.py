@@ -63,7 +63,7 @@ class KnownSession:
     account: Account
     read_ms: int
 
-    def actor(self, address: str) -> Actor:
+    def actor(self, address: str, *, confirmed: bool = False) -> Actor:
         """Return who acts with it; who has to change the password may do nothing else."""
         grants = NOTHING if self.account.must_change else self.account.grants
         return Actor(
@@ -73,6 +73,7 @@ class KnownSession:
             account_id=self.account.id,
             credential=f"session {self.session.id}",
             address=address,
+            confirmed=confirmed,
         )
 
 

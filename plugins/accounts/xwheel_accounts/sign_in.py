@@ -25,7 +25,7 @@ from xwheel_accounts.places import PasswordPlaces
 from xwheel_accounts.providers import IdentityProviders
 from xwheel_accounts.storage import accounts, links, sessions
 from xwheel_accounts.storage.accounts import LOCAL, Account
-from xwheel_accounts.storage.sessions import Failures
+from xwheel_accounts.storage.sessions import Failures, Session
 from xwheel_accounts.throttle import LOCKED_AT, Limits, network_of
 
 logger = logging.getLogger(__name__)
@@ -33,9 +33,10 @@ logger = logging.getLogger(__name__)
 MAX_TYPED: Final = 256
 COUNT_TRIES: Final = 4
 WRONG: Final = "the name or the password is wrong, or the account is locked or disabled"
-RECENT_MS: Final = 600_000
-"""How long after its beginning a session proves who is at the keyboard, where a page elsewhere knows who that is."""
+CONFIRMED_MS: Final = 600_000
+"""How long a password, or a sign-in on a page elsewhere, shows that the session's owner is there."""
 
+ENDED: Final = "your session ended or your password was changed just now: sign in again"
 WRONG_LINK: Final = (
     "this link is wrong, was used, or is too old, or its account is locked or disabled: sign in with name and "
     "password, or let an admin make another one with 'xwheel account link'"
@@ -177,49 +178,57 @@ class SignIn:
             raise WrongPasswordError(account.name, field)
         return judged
 
-    def judge_presence(self, account_id: int, session_id: int, password: str | None, address: str) -> Account:
-        """Return an account whose own person is there now: by password, or by a sign-in of a moment ago.
+    def is_confirmed(self, account: Account, session: Session) -> bool:
+        """Return whether the session's owner showed a moment ago that they are there.
 
-        The latter counts only for an account that has no password here, because a page elsewhere says who it is.
+        They do by their password, once more after signing in. For an account that has none here, a sign-in counts: a
+        page elsewhere knows who it is.
+        """
+        shown_ms = session.confirmed_ms if self.takes_password(account) else session.created_ms
+        return shown_ms is not None and 0 <= self._clock.now_ms() - shown_ms <= CONFIRMED_MS
+
+    def confirm(self, account_id: int, session_id: int, password: str, address: str) -> None:
+        """Note that the owner of a session is there, once the account's password was judged once more.
 
         Args:
             account_id: Who is signed in.
             session_id: By which session.
-            password: What somebody typed; None for nothing.
+            password: What somebody typed.
             address: Where the call came from.
 
         Raises:
-            FieldError: The password is missing or wrong.
-            ForbiddenError: The sign-in was too long ago.
-            SignInThrottledError, PasswordsBusyError, IdentityError: As :meth:`judge_again` says.
+            ForbiddenError: The account has no password that could be asked for here.
+            WrongPasswordError, SignInThrottledError, PasswordsBusyError, IdentityError: As :meth:`judge_again` says.
+            SignInError: The session ended, or the password was changed, while it was judged.
         """
         with self._db.read() as conn:
             account = accounts.get_account(conn, account_id)
-            known = sessions.list_sessions(conn, account_id, 0)
-        if password is not None:
-            return self.judge_again(account, password, address, field="password")
-        if self.takes_password(account):
-            raise FieldError("password", "is required: type the password of your account once more")
-        begun_ms = next((item.created_ms for item in known if item.id == session_id), 0)
-        if not 0 <= self._clock.now_ms() - begun_ms <= RECENT_MS:
+        if not self.takes_password(account):
             raise ForbiddenError(
-                Permission.READ,
-                f"this takes a sign-in of the last {RECENT_MS // 60_000} minutes: sign out, and sign in again",
+                Permission.READ, f"{account.provider} says who {account.name} is: sign out, and sign in again"
             )
-        return account
+        judged = self.judge_again(account, password, address, field="password")
 
-    def check_presence(self, conn: Connection, judged: Account, session_id: int) -> None:
-        """Refuse in a transaction what was judged before it, if the password was changed or the session ended since.
+        def work(conn: Connection) -> None:
+            present = accounts.get_account(conn, account_id, lock=True)
+            is_same = not present.disabled and same_password(present, judged)
+            if not is_same or not sessions.update_confirmed(conn, session_id, self._clock.now_ms()):
+                raise SignInError(ENDED)
+            self._trail.record(conn, "session.confirm", "session", session_id)
+
+        self._db.transaction(work)
+
+    def check_session(self, conn: Connection, account_id: int, session_id: int) -> None:
+        """Refuse in a transaction what a session asked for that ended meanwhile, as another password ends sessions.
 
         Locks the account's row, as what ends its tokens does.
 
         Raises:
-            SignInError: One of both.
+            SignInError: It ended.
         """
-        present = accounts.get_account(conn, judged.id, lock=True)
-        ids = {item.id for item in sessions.list_sessions(conn, judged.id, self._clock.now_ms())}
-        if present.disabled or not same_password(present, judged) or session_id not in ids:
-            raise SignInError("your session ended or your password was changed just now: sign in again")
+        accounts.get_account(conn, account_id, lock=True)
+        if session_id not in {item.id for item in sessions.list_sessions(conn, account_id, self._clock.now_ms())}:
+            raise SignInError(ENDED)
 
     def judge_link(self, secret: str, address: str) -> Account:
         """Return the account of a link that is good; the link stays until a session begins with it.

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    inspect,
     text,
 )
 from xwheel.plugin import Migration
@@ -77,6 +78,8 @@ account_session = Table(
     # that the cookie is good from
     Column("network", String(64), nullable=False),
     Column("agent", String(255), nullable=False),
+    # when its owner typed the password once more; null for never
+    Column("confirmed_ms", BigInteger),
     UniqueConstraint("digest", name="uq_account_session_digest"),
     Index("ix_account_session_account", "account_id"),
     Index("ix_account_session_expires", "expires_ms"),
@@ -178,13 +181,13 @@ audit_head = Table(
 
 
 class AccountsTables:
-    """The tables, and the one migration that makes those that a database lacks."""
+    """The tables, and the migrations that make what a database lacks."""
 
     name = "accounts"
 
     def migrations(self) -> Sequence[Migration]:
         """Return how the tables are made; rows that an earlier version wrote stay as they are."""
-        return [Migration("0001_adopt", _adopt)]
+        return [Migration("0001_adopt", _adopt), Migration("0002_confirmed", _add_confirmed)]
 
     def tables(self) -> Sequence[str]:
         """Return their names."""
@@ -193,3 +196,9 @@ class AccountsTables:
 
 def _adopt(conn: Any) -> None:
     metadata.create_all(conn, checkfirst=True)
+
+
+def _add_confirmed(conn: Any) -> None:
+    """Add the column to tables of before; new ones have it, and so have those whose migration is begun again."""
+    if "confirmed_ms" not in {column["name"] for column in inspect(conn).get_columns(account_session.name)}:
+        conn.execute(text("ALTER TABLE account_session ADD COLUMN confirmed_ms BIGINT"))

@@ -100,11 +100,20 @@ def make_account(node: NodeProcess | NodeSite, url: str, name: str, **rights: An
 
 
 def cookie_of(url: str, name: str) -> dict[str, Any]:
-    """Return the cookie of a session that begins now."""
-    answer = requests.post(f"{url}/api/v1/session", json={"name": name, "password": PASSWORD}, timeout=30)
-    answer.raise_for_status()
+    """Return the cookie of a session that begins now, and in which the password was typed once more."""
+    with requests.Session() as session:
+        answer = session.post(f"{url}/api/v1/session", json={"name": name, "password": PASSWORD}, timeout=30)
+        answer.raise_for_status()
+        csrf = {"X-Xwheel-CSRF": answer.json()["csrf"]}
+        confirmed = session.post(
+            f"{url}/api/v1/session/confirm", json={"password": PASSWORD}, headers=csrf, timeout=30
+        )
+        confirmed.raise_for_status()
     return {"name": "xwheel_session", "value": answer.cookies["xwheel_session"], "url": url}
 
+
+CONFIRMED_S = 600
+"""How long a session may make tokens and the like after the password was typed."""
 
 ANSWER = "the gateway said 503: come back later"
 
@@ -145,7 +154,7 @@ class Site:
         )
         self.url = self.node.url
         self.group_id: int = self.node.call("GET", "groups")["items"][0]["id"]
-        self._cookies: dict[str, dict[str, Any]] = {}
+        self._cookies: dict[str, tuple[dict[str, Any], float]] = {}
         for name, role in ROLES.items():
             self.account(name, role=role)
 
@@ -180,10 +189,11 @@ class Site:
         return cookie_of(self.url, name)
 
     def signed_in(self, name: str) -> dict[str, Any]:
-        """Return the cookie of a session of an account, the same as long as no page ends that session."""
-        known = self._cookies.get(name)
-        if known is None or not self._is_open(known["value"]):
-            known = self._cookies[name] = self.cookie(name)
+        """Return the cookie of a session of an account, the same for minutes as long as no page ends that session."""
+        known, begun_s = self._cookies.get(name, (None, 0.0))
+        if known is None or time.monotonic() - begun_s > CONFIRMED_S / 2 or not self._is_open(known["value"]):
+            known = self.cookie(name)
+            self._cookies[name] = known, time.monotonic()
         return known
 
     def _is_open(self, cookie: str) -> bool:

@@ -200,8 +200,7 @@ def test_keys_that_are_switched_off_do_nothing(open_page: Open, site: Site) -> N
     assert page.url.endswith("#/me")
 
 
-def test_own_sessions_tokens_and_views_are_kept_in_order(open_page: Open, site: Site, watch: Watch) -> None:
-    watch.allowed.append("422")
+def test_own_sessions_tokens_and_views_are_kept_in_order(open_page: Open, site: Site) -> None:
     site.account("keeper", role="viewer")
     site.cookie("keeper")
     page = open_page("/executors?q=demo", "keeper")
@@ -222,11 +221,6 @@ def test_own_sessions_tokens_and_views_are_kept_in_order(open_page: Open, site: 
     expect(sessions).to_have_count(count - 1)
     page.get_by_role("button", name="New token").click()
     dialog(page).get_by_label("Name", exact=True).fill("script")
-    expect(dialog(page).get_by_role("button", name="Create")).to_be_disabled()
-    dialog(page).get_by_label("Your password").fill("not this one at all")
-    dialog(page).get_by_role("button", name="Create").click()
-    expect(dialog(page).locator("[data-field=password] .field-error")).to_be_visible()
-    dialog(page).get_by_label("Your password").fill(PASSWORD)
     dialog(page).get_by_role("button", name="Create").click()
     head = {"Authorization": f"Bearer {dialog(page).locator('[data-once]').input_value()}"}
     assert requests.get(f"{site.url}/api/v1/session", headers=head, timeout=30).json()["role"] == "viewer"
@@ -243,6 +237,54 @@ def test_own_sessions_tokens_and_views_are_kept_in_order(open_page: Open, site: 
         status = requests.get(f"{site.url}/api/v1/session", headers=head, timeout=30).status_code
         assert status == (200 if is_kept else 401)
     expect(page.locator(".note.good").last).to_contain_text("1 token ended, too")
+
+
+def test_s23_what_lets_somebody_in_takes_the_password_once_more(open_page: Open, site: Site, watch: Watch) -> None:
+    """It is asked for over the form, which keeps what was typed, and then not again for some minutes."""
+    watch.allowed += ["401", "403", "422"]
+    site.account("maker", role="admin")
+    page = open_page("/accounts/tokens", name=None)
+    page.get_by_label("Name").fill("maker")
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="New token").click()
+    form = page.locator("dialog[open]").first
+    form.get_by_label("Name", exact=True).fill("asked")
+    form.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("heading", name="Show that it is you")).to_be_visible()
+    expect(dialog(page).get_by_role("button", name="Go on")).to_be_disabled()
+    dialog(page).get_by_label("Your password").fill("not this one at all")
+    dialog(page).get_by_role("button", name="Go on").click()
+    expect(dialog(page).locator("[data-field=password] .field-error")).to_be_visible()
+    dialog(page).get_by_label("Your password").fill(PASSWORD)
+    dialog(page).get_by_role("button", name="Go on").click()
+    expect(dialog(page).locator("[data-once]")).to_be_visible()
+    dialog(page).get_by_role("button", name="Close").last.click()
+    expect(row(page, "tokens", "asked")).to_be_visible()
+    page.get_by_role("button", name="New token").click()
+    form.get_by_label("Name", exact=True).fill("unasked")
+    form.get_by_role("button", name="Create").click()
+    expect(dialog(page).locator("[data-once]")).to_be_visible()
+
+
+def test_s23_who_does_not_type_it_changes_nothing_and_loses_nothing(
+    open_page: Open, site: Site, watch: Watch
+) -> None:
+    watch.allowed += ["401", "403"]
+    site.account("leaver", role="admin")
+    page = open_page("/accounts/tokens", name=None)
+    page.get_by_label("Name").fill("leaver")
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="New token").click()
+    form = page.locator("dialog[open]").first
+    form.get_by_label("Name", exact=True).fill("unmade")
+    form.get_by_role("button", name="Create").click()
+    dialog(page).get_by_role("button", name="Cancel").click()
+    expect(form.get_by_role("alert")).to_contain_text("Nothing was done.")
+    expect(form.get_by_label("Name", exact=True)).to_have_value("unmade")
+    names = [item["name"] for item in site.node.call("GET", "tokens")["items"]]
+    assert "unmade" not in names
 
 
 # roles

@@ -39,15 +39,22 @@ class Person:
         self.secret = self.sign_in()
 
     def sign_in(self) -> str:
-        """Begin a session; return what its cookie holds."""
-        return self._api.people.sessions.begin(self.account, DESK, "browser")[0]
+        """Begin a session whose owner has just typed the password once more; return what its cookie holds."""
+        secret = self._api.people.sessions.begin(self.account, DESK, "browser")[0]
+        self._api.db.transaction(
+            lambda conn: sessions.update_confirmed(conn, self.session_of(secret), self._api.clock.now_ms())
+        )
+        return secret
 
-    def new_session(self) -> int:
-        """Begin another session; return its id."""
-        secret = self.sign_in()
+    def session_of(self, secret: str) -> int:
+        """Return the id of the session of a cookie."""
         with self._api.db.read() as conn:
             (found,) = sessions.get_sessions(conn, [tokens.digest_token(secret)]).values()
         return found.id
+
+    def new_session(self) -> int:
+        """Begin another session; return its id."""
+        return self.session_of(self.sign_in())
 
     def new_token(self) -> str:
         """Make a token of the account that opens nothing; return its name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 from xwheel_accounts.storage import accounts
 from xwheel_accounts.tables import AccountsTables, audit, metadata
 
@@ -21,9 +21,15 @@ from xwheel.storage.schema.tables import metadata as of_the_core
 MINE = {"accounts": AccountsTables()}
 
 
+MIGRATIONS = ["0001_adopt", "0002_confirmed"]
+
+
 def forget(db: Database) -> None:
     """Leave the tables as xwheel itself made them, before it gave them up."""
-    plugin_schema.forget(db, "accounts", "0001_adopt")
+    for migration in MIGRATIONS:
+        plugin_schema.forget(db, "accounts", migration)
+    with db.write() as conn:
+        conn.execute(text("ALTER TABLE account_session DROP COLUMN confirmed_ms"))
 
 
 def test_the_core_has_none_of_them() -> None:
@@ -36,9 +42,9 @@ def test_tables_of_an_earlier_version_are_taken_over_with_their_rows(db: Databas
     trail = trail_of(db)
     for number in range(3):
         db.transaction(lambda conn, n=number: trail.record(conn, "job.edit", "job", n))
-    with pytest.raises(SchemaError, match="plugin accounts: the database lacks 1 migrations of its tables"):
+    with pytest.raises(SchemaError, match="plugin accounts: the database lacks 2 migrations of its tables"):
         plugin_tables.check(db, MINE)
-    assert plugin_tables.upgrade(db, MINE) == {"accounts": ["0001_adopt"]}
+    assert plugin_tables.upgrade(db, MINE) == {"accounts": MIGRATIONS}
     plugin_tables.check(db, MINE)
     with db.read() as conn:
         assert [found.name for found in accounts.list_accounts(conn)] == ["ann"]

@@ -54,7 +54,8 @@ def words(need: Need) -> tuple[str, str, str]:
         return "none, it is public", "", ""
     if need.permission is None:
         return "a session or token", "", ""
-    return str(need.permission), str(need.of), "yes" if need.group_token else ""
+    permission = f"{need.permission}, confirmed" if need.makes_credential else str(need.permission)
+    return permission, str(need.of), "yes" if need.group_token else ""
 
 
 def test_the_page_is_what_the_table_says() -> None:

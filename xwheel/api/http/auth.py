@@ -17,7 +17,7 @@ from xwheel.api.http.gates import SAFE, PluginGates
 from xwheel.api.http.headers import reason_of
 from xwheel.api.http.packing import Packing
 from xwheel.api.parts import ApiParts
-from xwheel.errors import AuthError, ConfigError, ForbiddenError, HiddenError, NotFoundError, WireError
+from xwheel.errors import AuthError, ConfigError, ForbiddenError, HiddenError, NotFoundError, UnconfirmedError, WireError
 from xwheel.model import NO_SECRET, SHARED_SECRET
 from xwheel.model.access import NODE, UNKNOWN_ACTOR, Actor, ActorKind, Permission, current_actor, set_actor
 from xwheel.plugin.gates import NamesCaller
@@ -73,7 +73,8 @@ class ApiGate(_CountingGate):
 
         Raises what :meth:`identify` does, or ThrottledError if that is so too often; ForbiddenError for what the caller
         may not do, or a page of elsewhere asks for; NotFoundError for an object that is not there, or that the caller
-        may not know of; InputError for a reason that cannot be read.
+        may not know of; UnconfirmedError for a person who must show first that they are there; InputError for a reason
+        that cannot be read.
         """
         self._refusals.sum_up(self._clock.monotonic_ms())
         if need.of is Of.ANYONE:
@@ -91,6 +92,8 @@ class ApiGate(_CountingGate):
             set_actor(actor)
         if need.permission is not None and actor.kind is not ActorKind.GROUP:
             self._check(actor, need.permission, need.of, params)
+        if need.makes_credential:
+            _check_presence(actor, need.permission or Permission.READ)
 
     def _check(self, actor: Actor, permission: Permission, of: Of | OfObject, params: Mapping[str, Any]) -> None:
         grants = actor.grants
@@ -166,6 +169,17 @@ class ApiGate(_CountingGate):
         if resp.get_header("Cache-Control") is None:
             resp.set_header("Cache-Control", "no-store")
         resp.set_header("X-Content-Type-Options", "nosniff")
+
+
+def _check_presence(actor: Actor, permission: Permission) -> None:
+    """Refuse a person who may be away from their session, and each personal token: who found it would stay in."""
+    if actor.kind is not ActorKind.ACCOUNT or actor.confirmed:
+        return
+    raise UnconfirmedError(
+        permission,
+        "this makes or widens what lets somebody in: it takes a session whose password was typed once more within the "
+        "last minutes; a personal token cannot do it, the token of a service can",
+    )
 
 
 def actor_of_caller(caller: Caller, address: str) -> Actor:

@@ -50,6 +50,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 TABLE: Final[tuple[tuple[type[Exception], int, str, str], ...]] = (
     (errors.TooManyTriesError, 429, "throttled", errors.TooManyTriesError.title),
     (errors.AuthError, 401, "unauthorized", "A valid token is needed"),
+    (errors.UnconfirmedError, 403, "unconfirmed", "Show once more that you are there"),
     (errors.ForbiddenError, 403, "forbidden", "The caller may not do this"),
     (BodyTooLargeError, 413, "body-too-large", "The body is too large"),
     (MalformedBodyError, 400, "malformed-body", "The body is not JSON"),

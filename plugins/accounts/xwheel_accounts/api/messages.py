@@ -54,6 +54,12 @@ class LinkInput(Input, frozen=True, kw_only=True):
     link: LinkSecret
 
 
+class ConfirmInput(Input, frozen=True, kw_only=True):
+    """The password of the account that asks, typed once more."""
+
+    password: Typed
+
+
 class PasswordChange(Input, frozen=True, kw_only=True):
     """Another password for the account that asks; its tokens end with the one before unless ``keep_tokens`` is set."""
 
@@ -102,13 +108,9 @@ class AccountChange(Input, frozen=True, kw_only=True):
 
 
 class OwnTokenCreate(Input, frozen=True, kw_only=True):
-    """A new token of the account that asks; without ``role`` and ``groups`` it may do what the account may.
-
-    ``password`` is that of the account, typed once more; an account whose password no node sees needs none.
-    """
+    """A new token of the account that asks; without ``role`` and ``groups`` it may do what the account may."""
 
     name: PlainName
-    password: Typed | UnsetType = UNSET
     role: Role | None = None
     script: bool = False
     groups: GroupRoles = ()
@@ -214,8 +216,8 @@ class SessionView(Struct, frozen=True, kw_only=True):
     """Who calls, and what they may do.
 
     ``csrf`` goes into the header ``X-Xwheel-CSRF`` of every call of a session that changes something; null for tokens.
-    ``expires_ms`` is when a session ends at the latest. With ``asks_password`` some calls take the account's password
-    once more; without it, a sign-in of a moment ago.
+    ``expires_ms`` is when a session ends at the latest. With ``asks_password`` the password of the account shows
+    that its owner is there; without it, a sign-in of a moment ago.
     """
 
     kind: str

@@ -18,6 +18,7 @@ from xwheel.plugin import CallHead, Operation
 from xwheel.storage.access import tokens
 
 from xwheel_accounts.api.messages import (
+    ConfirmInput,
     EndedView,
     LinkInput,
     LinkOwnerView,
@@ -71,6 +72,24 @@ class SessionResource(AccountBase):
         body = take_body(req, LinkInput, self._limit)
         account = self._parts.sign_in.judge_link(body.link, head.address)
         reply(resp, LinkOwnerView(name=account.name, display_name=account.display_name))
+
+    @Operation(
+        {204: None},
+        body=ConfirmInput,
+        problems=("unauthorized", "throttled", "busy", "forbidden", "identity-provider"),
+    )
+    def on_post_confirm(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Show by the account's password that its owner is there.
+
+        For ten minutes from now this session may make and widen what lets somebody in: tokens, secrets, accounts,
+        passwords and links. A wrong password counts as one that was wrong at signing in.
+        """
+        body = take_body(req, ConfirmInput, self._limit)
+        actor = current_actor()
+        session_id = _need_session(actor)
+        self._parts.sign_in.confirm(own_account(actor), session_id, body.password, actor.address)
+        self._parts.sessions.forget()
+        resp.status = 204
 
     @Operation({200: SessionView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -206,13 +225,10 @@ class OwnTokens(AccountBase):
     @Operation(
         {201: NewTokenView},
         body=OwnTokenCreate,
-        problems=("conflict", "forbidden", "throttled", "unauthorized", "busy", "identity-provider"),
+        problems=("conflict", "forbidden", "unauthorized"),
     )
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Make a token of one's own; it may never do more than its account, and its secret is in this answer alone.
-
-        It takes the password of the account once more, or a sign-in of a moment ago where the account has none here.
-        """
+        """Make a token of one's own; it may never do more than its account, and its secret is in this answer alone."""
         body = take_body(req, OwnTokenCreate, self._limit)
         actor = current_actor()
         account_id = own_account(actor)
@@ -220,9 +236,7 @@ class OwnTokens(AccountBase):
         grants = actor.grants
         if body.role is not None or body.groups:
             grants = read_grants(body.role, body.script, body.groups)
-        sign_in, secret = self._parts.sign_in, secrets.token_urlsafe(SECRET_BYTES)
-        typed = None if body.password is UNSET else body.password
-        judged = sign_in.judge_presence(account_id, session_id, typed, actor.address)
+        secret = secrets.token_urlsafe(SECRET_BYTES)
         made = self._parts.token_changes.create(
             body.name,
             secret,
@@ -230,7 +244,7 @@ class OwnTokens(AccountBase):
             account_id=account_id,
             expires_in_s=body.expires_in_s,
             networks=body.networks,
-            check=lambda conn: sign_in.check_presence(conn, judged, session_id),
+            check=lambda conn: self._parts.sign_in.check_session(conn, account_id, session_id),
         )
         resp.location = f"/api/v1/me/tokens/{made.name}"
         reply(resp, new_token_view(made, secret), 201)

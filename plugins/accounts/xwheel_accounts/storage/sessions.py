@@ -29,6 +29,7 @@ class Session:
         address: Where it began.
         network: That its cookie is good from; empty for everywhere.
         agent: What the browser called itself when it began.
+        confirmed_ms: When its owner typed the password once more; None for never.
     """
 
     id: int
@@ -43,6 +44,7 @@ class Session:
     address: str
     network: str
     agent: str
+    confirmed_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,12 @@ def update_seen(conn: Connection, session_id: int, now_ms: int, expires_ms: int)
     """Note that a session was used, and how long it lasts from now."""
     found = account_session.c.id == session_id
     conn.execute(update(account_session).where(found).values(seen_ms=now_ms, expires_ms=expires_ms))
+
+
+def update_confirmed(conn: Connection, session_id: int, now_ms: int) -> bool:
+    """Note that a session's owner is there; return whether the session is."""
+    found = account_session.c.id == session_id
+    return conn.execute(update(account_session).where(found).values(confirmed_ms=now_ms)).rowcount > 0
 
 
 def delete_sessions(conn: Connection, ids: Sequence[int]) -> int:

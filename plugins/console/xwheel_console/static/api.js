@@ -86,12 +86,30 @@ export async function get(path, params, {abort, isText, tries = TRIES_MS} = {}) 
   }
 }
 
-const change = (method) => (path, body, {reason, match, key, params, keepalive} = {}) => {
+/** Asks for the password once more; resolves with whether it was right. What shows dialogs sets it. */
+export const presence = {ask: null};
+/** After this time all nodes know that the password was right. */
+const KNOWN_MS = 1100;
+
+const change = (method) => async (path, body, {reason, match, key, params, keepalive} = {}) => {
   const headers = {};
   if (reason) headers["Xwheel-Reason"] = encodeURIComponent(reason);
   if (match) headers["If-Match"] = `"${match}"`;
   if (key) headers["Idempotency-Key"] = key;
-  return once(method, path, {body, headers, params, keepalive});
+  const call = () => once(method, path, {body, headers, params, keepalive});
+  const isUnconfirmed = (error) => error.code === "unconfirmed";
+  try {
+    return await call();
+  } catch (error) {
+    if (!isUnconfirmed(error) || !(await presence.ask?.())) throw error;
+  }
+  try {
+    return await call();
+  } catch (error) {
+    if (!isUnconfirmed(error)) throw error;
+    await sleep(KNOWN_MS); // another node answered
+    return call();
+  }
 };
 export const post = change("POST");
 export const put = change("PUT");

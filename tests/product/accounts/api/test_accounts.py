@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from xwheel_accounts.storage import accounts
 
-from tests.product.accounts.api.test_session import PASSWORD, browse, own_token, sign_in
+from tests.product.accounts.api.test_session import PASSWORD, browse, confirm, own_token, sign_in
 from tests.product.accounts.conftest import PeopleApi
 from xwheel.errors import ConflictError
 from xwheel.model.access import ALL, Actor, ActorKind, Grant, Grants, Role, acting
@@ -164,6 +164,7 @@ def test_who_lost_a_role_a_moment_ago_gives_nothing_away(api: PeopleApi) -> None
     made, _ = api.people.accounts.create("ann", ALL, password=PASSWORD, must_change=False)
     make(api, "boss", **ADMIN)
     answer = sign_in(api)
+    assert confirm(api, answer).status_code == 204
     assert browse(api, answer, "GET", "accounts").status_code == 200
     api.db.transaction(lambda conn: accounts.update_account(conn, made.id, {"grants": Grants()}, 1))
     for path in ("accounts", "tokens"):

@@ -13,7 +13,7 @@ from xwheel_accounts.browsers import COOKIE, CSRF_HEADER, HOST_COOKIE
 from xwheel_accounts.local import LocalAccounts
 from xwheel_accounts.places import PasswordPlaces
 from xwheel_accounts.sessions import csrf_token
-from xwheel_accounts.sign_in import RECENT_MS, SignIn
+from xwheel_accounts.sign_in import CONFIRMED_MS, SignIn
 from xwheel_accounts.storage import accounts, sessions
 from xwheel_accounts.storage.accounts import Account
 from xwheel_accounts.storage.sessions import Failures
@@ -40,12 +40,17 @@ def sign_in(api: PeopleApi, name: str = "ann", password: str = PASSWORD, **optio
     return api.management.simulate_post("/api/v1/session", json=body, **options)
 
 
-def own_token(
-    api: PeopleApi, answer: falcon.testing.Result, name: str = "mine", password: str | None = PASSWORD, **fields: Any
-) -> falcon.testing.Result:
-    """Make a token of one's own as a page does."""
-    typed = {} if password is None else {"password": password}
-    return browse(api, answer, "POST", "me/tokens", json={"name": name, **typed, **fields})
+def confirm(api: PeopleApi, answer: falcon.testing.Result, password: str = PASSWORD) -> falcon.testing.Result:
+    """Type the password once more as a page does."""
+    return browse(api, answer, "POST", "session/confirm", json={"password": password})
+
+
+def own_token(api: PeopleApi, answer: falcon.testing.Result, name: str = "mine", **fields: Any) -> falcon.testing.Result:
+    """Make a token of one's own as a page does, with the password once more."""
+    confirmed = confirm(api, answer)
+    if confirmed.status_code != 204:
+        return confirmed
+    return browse(api, answer, "POST", "me/tokens", json={"name": name, **fields})
 
 
 def browse(
@@ -503,10 +508,8 @@ def test_a_token_of_ones_own_does_no_more_than_its_account(api: PeopleApi, ann: 
     assert call("GET", "/api/v1/groups", headers=headers).status_code == 200
     assert call("POST", "/api/v1/groups", headers=headers, json={"app_name": "x"}).status_code == 403
     # with a token alone neither password nor further tokens
-    assert (
-        call("POST", "/api/v1/me/tokens", headers=headers, json={"name": "more", "password": PASSWORD}).status_code
-        == 403
-    )
+    assert call("POST", "/api/v1/session/confirm", headers=headers, json={"password": PASSWORD}).status_code == 403
+    assert call("POST", "/api/v1/me/tokens", headers=headers, json={"name": "more"}).status_code == 403
     body = {"old_password": PASSWORD, "password": "another nine blue ducks"}
     assert call("PUT", "/api/v1/me/password", headers=headers, json=body).status_code == 403
     assert call("GET", "/api/v1/session", headers=headers).json["csrf"] is None
@@ -525,9 +528,65 @@ def test_s16_a_token_of_ones_own_takes_the_password_once_more(
     """A minute at somebody's desk is not enough."""
     answer = sign_in(api)
     assert answer.json["asks_password"] is True
-    refused = own_token(api, answer, password=password)
-    assert (refused.status_code, refused.json["field"]) == (422, "password")
+    if password is not None:
+        refused = confirm(api, answer, password)
+        assert (refused.status_code, refused.json["field"]) == (422, "password")
+    refused = browse(api, answer, "POST", "me/tokens", json={"name": "mine"})
+    assert (refused.status_code, refused.json["type"]) == (403, "urn:xwheel:problem:unconfirmed")
     assert [row[1] for row in api.rows()["api_token"]] == ["tests"]
+
+
+def test_s23_a_password_counts_for_some_minutes_in_its_session_alone(api: PeopleApi, ann: Account) -> None:
+    here, there = sign_in(api), sign_in(api)
+    api.clock.advance(1000)
+    assert confirm(api, here).status_code == 204
+
+    def make(answer: falcon.testing.Result, name: str) -> int:
+        return browse(api, answer, "POST", "me/tokens", json={"name": name}).status_code
+
+    assert (make(here, "one"), make(there, "two")) == (201, 403)
+    api.clock.advance(CONFIRMED_MS)
+    assert make(here, "three") == 201
+    api.clock.advance(1)
+    assert make(here, "four") == 403
+    assert confirm(api, here).status_code == 204
+    assert make(here, "four") == 201
+    # a clock that goes back makes no password newer
+    api.clock.advance(-2 * CONFIRMED_MS)
+    assert make(here, "five") == 403
+    assert sorted(row[1] for row in api.rows()["api_token"]) == ["four", "one", "tests", "three"]
+
+
+def test_s23_a_link_is_no_password(api: PeopleApi, ann: Account) -> None:
+    secret, _ = api.people.accounts.make_link(ann.id)
+    answer = api.management.simulate_post("/api/v1/session", json={"link": secret})
+    assert answer.status_code == 201
+    refused = browse(api, answer, "POST", "me/tokens", json={"name": "mine"})
+    assert (refused.status_code, refused.json["type"]) == (403, "urn:xwheel:problem:unconfirmed")
+
+
+def test_s23_a_session_that_ends_while_its_password_is_judged_is_not_confirmed(
+    api: PeopleApi, ann: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for what in ("password", "session"):
+        answer = sign_in(api)
+        judge = SignIn.judge_again
+
+        def late(*args: Any, judge: Any = judge, what: str = what, **options: Any) -> Account:
+            judged: Account = judge(*args, **options)
+            if what == "password":
+                own = browse(api, answer, "GET", "me/sessions").json["items"][0]["id"]  # noqa: B023
+                api.people.accounts.change_password(judged, "another nine blue ducks", session_id=own)
+                api.people.accounts.change_password(accounts_of(api, judged.id), PASSWORD, session_id=own)
+            else:
+                api.people.accounts.end_sessions(judged.id)
+            return judged
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SignIn, "judge_again", late)
+            refused = confirm(api, answer)
+        assert refused.status_code == 401, what
+        assert all(row[-1] is None for row in api.rows()["account_session"]), what
 
 
 def test_s14_each_call_that_hashes_a_password_takes_a_place_of_its_callers_address(
@@ -540,7 +599,7 @@ def test_s14_each_call_that_hashes_a_password_takes_a_place_of_its_callers_addre
     answer = sign_in(api, headers={"X-Forwarded-For": "192.0.2.2"})
     calls = (
         ("POST", "session", {"name": "bob", "password": PASSWORD}, 201),
-        ("POST", "me/tokens", {"name": "mine", "password": PASSWORD}, 201),
+        ("POST", "session/confirm", {"password": PASSWORD}, 204),
         ("POST", "accounts", {"name": "eve"}, 201),
         ("POST", f"accounts/{bob.id}/reset", {}, 200),
         ("PUT", "me/password", {"old_password": PASSWORD, "password": "another nine blue ducks"}, 200),
@@ -558,9 +617,9 @@ def test_s14_each_call_that_hashes_a_password_takes_a_place_of_its_callers_addre
 
 def test_s16_guesses_at_the_password_of_a_token_wait_too(api: PeopleApi, ann: Account) -> None:
     answer = sign_in(api)
-    found = [own_token(api, answer, password="wrong").status_code for _ in range(OF_PAIR.free)]
+    found = [confirm(api, answer, "wrong").status_code for _ in range(OF_PAIR.free)]
     assert found == [422] * OF_PAIR.free
-    assert own_token(api, answer).status_code == 429
+    assert confirm(api, answer).status_code == 429
     api.refusals.end()
     refused = [row for row in map(str, api.rows()["audit"]) if "call.refuse" in row]
     assert all("'ann'" in row for row in refused)
@@ -593,25 +652,19 @@ def test_s16_a_new_password_ends_the_accounts_tokens_unless_they_are_kept(
 def test_s16_a_token_that_is_made_while_the_password_changes_does_not_outlive_that(
     api: PeopleApi, ann: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old password was right when it was judged; it is changed, or the session ends, before the token is there."""
-    for what in ("password", "session"):
-        answer = sign_in(api)
-        judge = SignIn.judge_presence
+    """The session was good when the call came; another password ends it before the token is there."""
+    answer = sign_in(api)
+    assert confirm(api, answer).status_code == 204
+    check = SignIn.check_session
 
-        def late(*args: Any, judge: Any = judge, what: str = what, **options: Any) -> Account:
-            judged: Account = judge(*args, **options)
-            if what == "password":
-                api.people.accounts.change_password(judged, "another nine blue ducks", session_id=args[2])
-                api.people.accounts.change_password(accounts_of(api, judged.id), PASSWORD, session_id=args[2])
-            else:
-                api.people.accounts.end_sessions(judged.id)
-            return judged
+    def late(self: SignIn, conn: Any, account_id: int, session_id: int) -> None:
+        sessions.delete_sessions_of(conn, account_id)  # as a change of the password in another session does
+        check(self, conn, account_id, session_id)
 
-        with monkeypatch.context() as patch:
-            patch.setattr(SignIn, "judge_presence", late)
-            refused = own_token(api, answer)
-        assert refused.status_code == 401, what
-        assert [row[1] for row in api.rows()["api_token"]] == ["tests"]
+    monkeypatch.setattr(SignIn, "check_session", late)
+    refused = browse(api, answer, "POST", "me/tokens", json={"name": "mine"})
+    assert refused.status_code == 401
+    assert [row[1] for row in api.rows()["api_token"]] == ["tests"]
 
 
 def accounts_of(api: PeopleApi, account_id: int) -> Account:
@@ -635,19 +688,18 @@ def test_s16_an_account_without_a_password_here_signs_in_a_moment_before_it_make
     secret, _ = access.sessions.begin(made, "127.0.0.1", "")
     headers = {"Cookie": f"{COOKIE}={secret}", CSRF_HEADER: csrf_token(secret)}
 
-    def make(name: str, **more: str) -> falcon.testing.Result:
-        body = {"name": name, **more}
-        return api.management.simulate_post("/api/v1/me/tokens", json=body, headers=headers)
+    def make(name: str) -> falcon.testing.Result:
+        return api.management.simulate_post("/api/v1/me/tokens", json={"name": name}, headers=headers)
 
     shown = api.management.simulate_get("/api/v1/session", headers=headers)
     assert shown.json["asks_password"] is False
-    assert make("early", password="any").json["field"] == "password"
-    api.clock.advance(RECENT_MS)
+    refused = api.management.simulate_post("/api/v1/session/confirm", json={"password": "any"}, headers=headers)
+    assert (refused.status_code, "sign in again" in refused.json["detail"]) == (403, True)
+    api.clock.advance(CONFIRMED_MS)
     assert make("one").status_code == 201
     api.clock.advance(1)
-    refused = make("two")
-    assert (refused.status_code, "sign in again" in refused.json["detail"]) == (403, True)
-    api.clock.advance(-2 * RECENT_MS)
+    assert make("two").status_code == 403
+    api.clock.advance(-2 * CONFIRMED_MS)
     assert make("two").status_code == 403
 
 

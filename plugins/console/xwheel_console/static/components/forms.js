@@ -1,10 +1,10 @@
 // Forms in dialogs, secrets that are shown once, and fields for who may do what.
 import {html, useSignal} from "../vendor/core.js";
-import {getAll, session} from "../api.js";
+import {getAll, post, presence, session} from "../api.js";
 import {byName, t} from "../i18n.js";
 import {useLoad} from "../store.js";
 import {act, openDialog, useAsked} from "./dialog.js";
-import {Summary} from "./fields.js";
+import {Field, Summary, useForm} from "./fields.js";
 import {Copy, Failure} from "./ui.js";
 
 /**
@@ -32,6 +32,14 @@ export function DialogForm({of, close, save, action, done, href, labels, isReady
     <footer><button type="button" class="secondary" onClick=${() => close()}>${t("action.cancel")}</button>
       <button type="submit" disabled=${!isReady || isBusy.value} aria-busy=${isBusy.value || null}>${action}</button></footer></form>`;
 }
+
+function PasswordForm({close}) {
+  const of = useForm({password: ""});
+  return html`<${DialogForm} of=${of} close=${close} save=${(values) => post("session/confirm", values)} labels=${{password: t("confirm.password")}} action=${t("confirm.action")} isReady=${of.values.value.password !== ""}>
+    <p>${t("confirm.why")}</p>
+    <${Field} of=${of} name="password" kind="password" label=${t("confirm.password")} maxlength="256" autocomplete="current-password" autofocus /><//>`;
+}
+presence.ask = () => (session.value?.asks_password ? openDialog((close) => html`<${PasswordForm} close=${close} />`, {label: t("confirm.title")}) : Promise.resolve(false));
 
 /** Show something that no one can show again: a password, a token. */
 export const showOnce = ({title, label, secret, words, more = null}) => openDialog((close) => html`<div class="once" ref=${() => { close.ask = () => ({title: t("dialog.once"), action: t("action.close"), keep: t("action.cancel")}); }}>

@@ -1,6 +1,6 @@
 // Tokens of services: for this API, or for XXL-JOB's calls of one group.
 import {html, useSignal} from "../../vendor/core.js";
-import {del, post, session} from "../../api.js";
+import {del, post} from "../../api.js";
 import {dateTime, t} from "../../i18n.js";
 import {may} from "../../store.js";
 import {Menu, act, confirmed, openDialog} from "../../components/dialog.js";
@@ -9,15 +9,14 @@ import {DialogForm, Grants, endOptions, givable, grantWords, showOnce, useGroups
 import {Table, usePages} from "../../components/list.js";
 import {Time} from "../../components/ui.js";
 
-const LABELS = () => Object.fromEntries(["name", "group_id", "role", "script", "groups", "expires_in_s", "networks", "password"].map((name) => [name, t(`token.field.${name}`)]));
+const LABELS = () => Object.fromEntries(["name", "group_id", "role", "script", "groups", "expires_in_s", "networks"].map((name) => [name, t(`token.field.${name}`)]));
 
 export const showToken = (made) => showOnce({title: t("token.made", {name: made.name}), label: t("token.secret"), secret: made.token, words: t("token.once")});
 
 function bodyOf(values, path) {
   const {purpose, role, script, groups, group_id: groupId, expires_in_s: ends, ...rest} = values;
   const rights = purpose === "roles" ? {role, script, groups} : purpose === "group" ? {group_id: Number(groupId)} : {};
-  const typed = path === "me/tokens" && session.value.asks_password ? {password: rest.password} : {};
-  return {name: rest.name, ...typed, networks: rest.networks.split(/[\s,]+/).filter(Boolean), expires_in_s: ends ? Number(ends) : null, ...(path === "me/tokens" && purpose === "roles" ? {role, script, groups} : rights)};
+  return {name: rest.name, networks: rest.networks.split(/[\s,]+/).filter(Boolean), expires_in_s: ends ? Number(ends) : null, ...(path === "me/tokens" && purpose === "roles" ? {role, script, groups} : rights)};
 }
 
 /** A new token; `path` is where it is made, and decides what it may be for. */
@@ -26,18 +25,16 @@ export function TokenForm({path, groups, close}) {
   const mine = groups.filter((group) => may("admin", group.id));
   const purposes = isOwn ? [["all", t("token.purpose.own")], ["roles", t("token.purpose.roles")]]
     : [...(may("admin", null) ? [["all", t("token.purpose.all")]] : []), ["roles", t("token.purpose.roles")], ["group", t("token.purpose.group")]];
-  const of = useForm({name: "", purpose: purposes[0][0], role: null, script: false, groups: [], group_id: mine[0]?.id ?? "", expires_in_s: "7776000", networks: "", password: ""});
-  const asks = isOwn && session.value.asks_password;
-  const {purpose, role, groups: some, ...values} = of.values.value;
+  const of = useForm({name: "", purpose: purposes[0][0], role: null, script: false, groups: [], group_id: mine[0]?.id ?? "", expires_in_s: "7776000", networks: ""});
+  const {purpose, role, groups: some} = of.values.value;
   const isEmpty = purpose === "roles" && !role && !some.length;
-  return html`<${DialogForm} of=${of} close=${close} save=${(values) => post(path, bodyOf(values, path))} labels=${LABELS()} action=${t("action.create")} isReady=${!isEmpty && (!asks || values.password !== "")}>
+  return html`<${DialogForm} of=${of} close=${close} save=${(values) => post(path, bodyOf(values, path))} labels=${LABELS()} action=${t("action.create")} isReady=${!isEmpty}>
     <${Field} of=${of} name="name" label=${t("token.field.name")} hint=${t("name.help")} maxlength="64" autocomplete="off" spellcheck="false" autofocus />
     <${Field} of=${of} name="purpose" kind="select" label=${t("token.field.purpose")} options=${purposes} hint=${t(`token.purposeHelp.${isOwn && purpose === "all" ? "own" : purpose}`)} />
     ${purpose === "roles" && html`<${Grants} of=${of} groups=${groups.filter((group) => givable(group.id).length)} />`}
     ${purpose === "group" && html`<${Field} of=${of} name="group_id" kind="select" label=${t("filter.group")} options=${mine.map((group) => [group.id, group.title])} />`}
     <${Field} of=${of} name="expires_in_s" kind="select" label=${t("token.field.expires_in_s")} options=${endOptions()} />
-    <${Field} of=${of} name="networks" label=${t("token.field.networks")} hint=${t("token.networksHelp")} placeholder="10.1.0.0/16" spellcheck="false" />
-    ${asks && html`<${Field} of=${of} name="password" kind="password" label=${t("token.field.password")} hint=${t("token.passwordHelp")} maxlength="256" autocomplete="current-password" />`}<//>`;
+    <${Field} of=${of} name="networks" label=${t("token.field.networks")} hint=${t("token.networksHelp")} placeholder="10.1.0.0/16" spellcheck="false" /><//>`;
 }
 
 /** Make a token and show its secret once. */
