@@ -22,6 +22,8 @@ needs = $(filter-out $1,$(filter $(TESTED),$(subst -,_,$(shell grep -o '"xwheel-
 HOMES := $(TESTED:%=$(VENV)/plugins/%/.ready)
 # sees what the core and all plugins import, for the type checker
 ALL := $(VENV)/all/.ready
+# the versions of all that is installed: what is published tomorrow fails nobody's change; 'make constraints' takes the newest
+CONSTRAINTS ?= $(CURDIR)/tests/constraints.txt
 # the core and what it needs by itself, without a distribution of ours
 CORE := $(VENV)/core/.ready
 # most tests wait for processes and servers more than they compute
@@ -63,7 +65,7 @@ ALONE = tests/test_core_alone.py $(shell grep -rLE --include='test_*.py' 'xwheel
 	tests/unit tests/component/cli tests/component/node tests/component/api/plugins \
 	tests/component/api/v1/test_plugins.py)
 
-.PHONY: run judge midnight check test collect homes twin sizes generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
+.PHONY: run constraints judge midnight check test collect homes twin sizes generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
 	mutants bench clean
 
 # stages that run at once; the output of each is shown when it ends
@@ -90,6 +92,12 @@ test: $(READY)
 judge:
 	@$(STAGES) table
 	@$(STAGES) judge
+
+# takes the newest versions of what is installed: commit them once 'make test' and 'make gate' passed with them
+constraints:
+	rm -rf $(VENV)
+	$(MAKE) homes CONSTRAINTS=/dev/null
+	$(BIN)/python -m tests.support.constraints $(VENV) $(TESTED:%=$(VENV)/plugins/%)
 
 # rewrites the tests' assertions once, which each worker would do for itself
 collect: $(READY)
@@ -186,7 +194,7 @@ wheel: $(READY)
 		--wheel-dir build/wheel/plugins $(SERVER:%=build/wheel/sources/plugins/%)
 	$(BIN)/python -m tests.support.wheel_files build/wheel/dist/*.whl build/wheel/plugins/*.whl
 	$(PYTHON) -m venv build/wheel/venv
-	$(STAGE) build/wheel/venv/bin/pip install --quiet --disable-pip-version-check --find-links build/wheel/plugins "$$(echo build/wheel/dist/*.whl)[server]"
+	$(STAGE) build/wheel/venv/bin/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --find-links build/wheel/plugins "$$(echo build/wheel/dist/*.whl)[server]"
 	cd build/wheel && $(STAGE) venv/bin/xwheel quickstart --seconds 5 --data-dir data
 	cp -r tests docs pyproject.toml build/wheel
 	cp --parents plugins/*/xwheel_*/__init__.py plugins/*/xwheel_*/command.py build/wheel # commands that pages name
@@ -250,7 +258,7 @@ clean:
 
 # what a list of pyproject.toml names, and not the core once more, which would be compiled again
 add = $(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); print(*project$2, sep="\n")' \
-	> $(VENV)/$1.txt && $(NARRATE) $(BIN)/python -m pip install --requirement $(VENV)/$1.txt
+	> $(VENV)/$1.txt && $(NARRATE) $(BIN)/python -m pip install --constraint $(CONSTRAINTS) --requirement $(VENV)/$1.txt
 extra = $(call add,$1,["project"]["optional-dependencies"]["$1"]) && touch $@
 
 # the editable install builds the extension (without a compiler the Python twin does, which 'make test' refuses);
@@ -260,7 +268,7 @@ $(NODE): $(SOURCES)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xwheel needs Python 3.11 or newer")'
 	@test -x $(BIN)/python || $(NARRATE) $(PYTHON) -m venv $(VENV)
 	@$(call add,build,["build-system"]["requires"])
-	@PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(NARRATE) $(BIN)/python -m pip install --no-build-isolation --editable '.[server]' $(SERVER:%=--editable plugins/%)
+	@PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(NARRATE) $(BIN)/python -m pip install --constraint $(CONSTRAINTS) --no-build-isolation --editable '.[server]' $(SERVER:%=--editable plugins/%)
 	@touch $@
 
 $(TOOLS): $(NODE)
@@ -282,7 +290,7 @@ $(foreach plugin,$(PLUGINS),$(eval $(VENV)/plugins/$(plugin)/.ready: $(patsubst 
 $(HOMES): $(VENV)/plugins/%/.ready: $(PROJECTS) $(READY)
 	$(call sees,$(VENV) $(patsubst %,$(VENV)/plugins/%,$(call needs,$*)))
 	$(STAGES) run homes env PYTHONWARNINGS=ignore $(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check \
-		--no-build-isolation --editable 'plugins/$*[dev]'
+		--constraint $(CONSTRAINTS) --no-build-isolation --editable 'plugins/$*[dev]'
 	touch $@
 
 $(CORE): $(READY) tests/support/fresh_env.py

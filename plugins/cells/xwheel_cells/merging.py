@@ -83,7 +83,7 @@ def read_cursor(kind: Kind[Any], text: str) -> Places:
         raise problem
     try:
         content = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        path, places = cast("tuple[str, Places]", msgspec.json.decode(content, type=_Cursor))
+        path, places = msgspec.json.decode(content, type=_Cursor)
     except (binascii.Error, msgspec.MsgspecError, ValueError):
         raise problem from None
     if path != kind.path or not all(not place or kind.form.fullmatch(place) for place in places.values()):
