@@ -52,6 +52,9 @@ class IdentifiesCallers(Protocol):
         an error with an attribute ``caller``, an ``Actor``, says who that was or should have been. If it raises
         anything that is none of xwheel's errors, or returns anything else, no one is let in by it.
 
+        A person makes what lets somebody in, such as a token, only while the actor is ``confirmed``: set it for who
+        showed within the last minutes that they are there.
+
         Raises:
             AuthError: It shows something of this gate's, which is wrong or has ended.
             ForbiddenError: It is known who calls, and this may not be done like this.

@@ -57,8 +57,8 @@ class Need:
     of: Of | OfObject  #: where
     #: a token of a group opens it too; the route checks that it is about that group
     group_token: bool = False
-    #: it makes, or widens, what lets somebody in later: a token, a secret, an account, a password, a link. A person must
-    #: have shown within the last minutes that they are there, and does not do it by a token; a service's token may
+    #: it makes, or widens, what lets somebody in later: a token, a secret, an account, a password, a link. A person
+    #: must have shown within the last minutes that they are there, and does not do it by a token; a service's token may
     makes_credential: bool = False
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ import base64
 import binascii
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, NamedTuple, cast
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta

@@ -105,9 +105,7 @@ def cookie_of(url: str, name: str) -> dict[str, Any]:
         answer = session.post(f"{url}/api/v1/session", json={"name": name, "password": PASSWORD}, timeout=30)
         answer.raise_for_status()
         csrf = {"X-Xwheel-CSRF": answer.json()["csrf"]}
-        confirmed = session.post(
-            f"{url}/api/v1/session/confirm", json={"password": PASSWORD}, headers=csrf, timeout=30
-        )
+        confirmed = session.post(f"{url}/api/v1/session/confirm", json={"password": PASSWORD}, headers=csrf, timeout=30)
         confirmed.raise_for_status()
     return {"name": "xwheel_session", "value": answer.cookies["xwheel_session"], "url": url}
 

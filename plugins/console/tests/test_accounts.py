@@ -267,9 +267,7 @@ def test_s23_what_lets_somebody_in_takes_the_password_once_more(open_page: Open,
     expect(dialog(page).locator("[data-once]")).to_be_visible()
 
 
-def test_s23_who_does_not_type_it_changes_nothing_and_loses_nothing(
-    open_page: Open, site: Site, watch: Watch
-) -> None:
+def test_s23_who_does_not_type_it_changes_nothing_and_loses_nothing(open_page: Open, site: Site, watch: Watch) -> None:
     watch.allowed += ["401", "403"]
     site.account("leaver", role="admin")
     page = open_page("/accounts/tokens", name=None)
@@ -280,6 +278,7 @@ def test_s23_who_does_not_type_it_changes_nothing_and_loses_nothing(
     form = page.locator("dialog[open]").first
     form.get_by_label("Name", exact=True).fill("unmade")
     form.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("heading", name="Show that it is you")).to_be_visible()
     dialog(page).get_by_role("button", name="Cancel").click()
     expect(form.get_by_role("alert")).to_contain_text("Nothing was done.")
     expect(form.get_by_label("Name", exact=True)).to_have_value("unmade")

@@ -121,6 +121,7 @@ def cases() -> Iterator[Case]:
     yield Case("storage.sessions.get_sessions", lambda conn: sessions.get_sessions(conn, digests))
     yield Case("storage.sessions.list_sessions", lambda conn: sessions.list_sessions(conn, 5, NOW))
     yield Case("storage.sessions.update_seen", lambda conn: sessions.update_seen(conn, 5, NOW, NOW + 1))
+    yield Case("storage.sessions.update_confirmed", lambda conn: sessions.update_confirmed(conn, 5, NOW))
     yield Case("storage.sessions.delete_sessions", lambda conn: sessions.delete_sessions(conn, [5, 6]))
     yield Case("storage.sessions.delete_sessions_of", lambda conn: sessions.delete_sessions_of(conn, 7, but=1))
     yield Case("storage.sessions.delete_ended", lambda conn: sessions.delete_ended(conn, NOW - 10**9, MANY))

@@ -119,7 +119,7 @@ def test_a_schema_without_the_tables_of_plugins_is_named(xwheel: Shell, tmp_path
     db.close()
     status, _, err = xwheel("create", "ops")
     assert status == 4
-    assert "the database lacks 1 migrations of its tables" in err
+    assert "the database lacks 2 migrations of its tables" in err
     assert "xwheel db upgrade" in err
 
 

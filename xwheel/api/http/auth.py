@@ -17,7 +17,15 @@ from xwheel.api.http.gates import SAFE, PluginGates
 from xwheel.api.http.headers import reason_of
 from xwheel.api.http.packing import Packing
 from xwheel.api.parts import ApiParts
-from xwheel.errors import AuthError, ConfigError, ForbiddenError, HiddenError, NotFoundError, UnconfirmedError, WireError
+from xwheel.errors import (
+    AuthError,
+    ConfigError,
+    ForbiddenError,
+    HiddenError,
+    NotFoundError,
+    UnconfirmedError,
+    WireError,
+)
 from xwheel.model import NO_SECRET, SHARED_SECRET
 from xwheel.model.access import NODE, UNKNOWN_ACTOR, Actor, ActorKind, Permission, current_actor, set_actor
 from xwheel.plugin.gates import NamesCaller

@@ -74,9 +74,7 @@ class SessionResource(AccountBase):
         reply(resp, LinkOwnerView(name=account.name, display_name=account.display_name))
 
     @Operation(
-        {204: None},
-        body=ConfirmInput,
-        problems=("unauthorized", "throttled", "busy", "forbidden", "identity-provider"),
+        {204: None}, body=ConfirmInput, problems=("unauthorized", "throttled", "busy", "forbidden", "identity-provider")
     )
     def on_post_confirm(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show by the account's password that its owner is there.
@@ -222,11 +220,7 @@ class OwnTokens(AccountBase):
             known = [item for item in tokens.list_tokens(conn) if item.account_id == account_id]
         reply_page(resp, TokenPage, token_view, by_name(known, query.after), query.limit, key="name")
 
-    @Operation(
-        {201: NewTokenView},
-        body=OwnTokenCreate,
-        problems=("conflict", "forbidden", "unauthorized"),
-    )
+    @Operation({201: NewTokenView}, body=OwnTokenCreate, problems=("conflict", "forbidden", "unauthorized"))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Make a token of one's own; it may never do more than its account, and its secret is in this answer alone."""
         body = take_body(req, OwnTokenCreate, self._limit)

@@ -45,7 +45,9 @@ def confirm(api: PeopleApi, answer: falcon.testing.Result, password: str = PASSW
     return browse(api, answer, "POST", "session/confirm", json={"password": password})
 
 
-def own_token(api: PeopleApi, answer: falcon.testing.Result, name: str = "mine", **fields: Any) -> falcon.testing.Result:
+def own_token(
+    api: PeopleApi, answer: falcon.testing.Result, name: str = "mine", **fields: Any
+) -> falcon.testing.Result:
     """Make a token of one's own as a page does, with the password once more."""
     confirmed = confirm(api, answer)
     if confirmed.status_code != 204:

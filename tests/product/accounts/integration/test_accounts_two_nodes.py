@@ -57,7 +57,10 @@ class Pair:
         )
         address = second.find("management API on (.*)")
         self.urls = {"one": f"{first.url}/api/v1", "two": f"http://{address}/api/v1"}
-        self.admin = Browser(self.urls, "admin", first.find("password of the account admin .*: (.*)"), "two")
+        password = first.find("password of the account admin .*: (.*)")
+        self.admin = Browser(self.urls, "admin", password, "two")
+        # before any call of this session to the other node, which then remembers it for a second
+        assert self.admin("two", "POST", "session/confirm", {"password": password}).status_code == 204
 
     def make(self, name: str, **fields: Any) -> int:
         answer = self.admin("one", "POST", "accounts", {"name": name, "password": PASSWORD, **fields})

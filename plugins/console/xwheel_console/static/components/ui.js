@@ -31,7 +31,7 @@ export const Icon = ({of}) => html`<span class="icon" aria-hidden="true">${of}</
 
 /** Why something could not be loaded or done, with what helps. */
 export function Failure({error, retry}) {
-  const words = error.isNetwork ? t("error.network") : error.status === 403 ? t("error.forbidden") : error.status === 404 ? t("error.missing") : null;
+  const words = error.isNetwork ? t("error.network") : error.code === "unconfirmed" ? t("problem.unconfirmed") : error.status === 403 ? t("error.forbidden") : error.status === 404 ? t("error.missing") : null;
   return html`<div class="failure" role="alert">
     ${words && html`<p><strong>${words}</strong></p>`}
     <p>${error.isNetwork ? "" : error.message}</p>
