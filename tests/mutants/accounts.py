@@ -188,8 +188,8 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="plugins/accounts/xwheel_accounts/places.py",
-        old="self._waiting.popleft().set()",
-        new="self._waiting.pop().set()",
+        old="following = min(self._waiting, key=lambda caller: caller.asked)",
+        new="following = self._waiting[-1]",
         why="Who asked last is served first: a flood overtakes everybody.",
         tests=(PLACES,),
     ),
@@ -451,6 +451,27 @@ MISTAKES: Final = [
         new="        if keep_tokens:",
         why="A link signs in after the password was changed because somebody had it.",
         tests=(LINKS,),
+    ),
+    Mistake(
+        file="plugins/accounts/xwheel_accounts/places.py",
+        old="if most.asked <= mine.asked:",
+        new="if most.asked >= mine.asked:",
+        why="(S24) Addresses that ask all the time keep out who asks seldom.",
+        tests=(PLACES,),
+    ),
+    Mistake(
+        file="xwheel/api/http/gates.py",
+        old="return ask() if name in self._trusted else",
+        new="return ask() if self._trusted is not None else",
+        why="(S26) A gate that hangs holds all threads of the listener.",
+        tests=("tests/component/api/http/test_gates.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/audit_trail.py",
+        old="self._threads = None if self._name in plugins.recorders.trusted else threads",
+        new="self._threads = None",
+        why="(S26) A recorder that hangs holds rows, and the lease of the node with them.",
+        tests=("tests/component/scheduler/test_audit_trail.py",),
     ),
     Mistake(
         file="plugins/accounts/xwheel_accounts/places.py",

@@ -137,7 +137,7 @@ def build_management_app(
     """
     proxies = TrustedProxies(parts.config.api.trusted_proxies)
     further = routes or plugin_routes(parts)
-    gates = PluginGates(parts.plugins.gates, further.site, proxies)
+    gates = PluginGates(parts.plugins.gates, further.site, proxies, parts.foreign)
     gate = ApiGate(parts, gates, proxies, before)
     app = GuardedApp(gate, further.refuses_body)
     app.router_options.converters["id"] = IdConverter

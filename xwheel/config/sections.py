@@ -331,6 +331,7 @@ class PluginsSection(Section):
     """One table of options per plugin."""
     trusted: list[str] = [
         "xwheel",
+        "xwheel-accounts",
         "xwheel-alarm-email",
         "xwheel-alarm-sms",
         "xwheel-alarm-webhook",
@@ -339,10 +340,10 @@ class PluginsSection(Section):
         "xwheel-glue-script",
         "xwheel-router-extra",
     ]
-    """Distributions whose routers and schedule types are called on the scheduler's own threads. Those of all others are
-    called on threads of their own, which are left behind if they hang."""
+    """Distributions whose routers, schedule types, gates and recorders are called on xwheel's own threads. Those of all
+    others are called on threads of their own, which are left behind if they hang."""
     call_timeout_s: float = Field(2, gt=0, le=60)
-    """How long a call of a schedule type, or a check of a router's options or a source, may take if the distribution is
-    not trusted."""
+    """How long a call of a schedule type, gate or recorder, or a check of a router's options or a source, may take if
+    the distribution is not trusted."""
     listener_queue: int = Field(50_000, ge=1000, le=1_000_000)
     """Changes of runs that may wait for one run listener; then the oldest are dropped."""

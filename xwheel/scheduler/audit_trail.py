@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from typing import Final, TypeVar
 
 from xwheel.clock import Clock
 from xwheel.errors import NotRecordedError, PluginError, XwheelError
@@ -16,10 +17,13 @@ from xwheel.plugin.recorders import Book, NotesRefusals, RefusedCall
 from xwheel.plugin.routes import RecordsDeeds
 from xwheel.plugin.tables import KnownTables
 from xwheel.plugin.validation import guarded
+from xwheel.runtime.foreign import PluginThreads
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.plugin_rows import write_rows
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MOST_AT_ONCE: Final = 5000
 
@@ -27,16 +31,18 @@ MOST_AT_ONCE: Final = 5000
 class AuditTrail(RecordsDeeds):
     """Hands what is done to the recorder of a plugin, and writes what it answers.
 
-    Without a recorder nothing is recorded; one that fails undoes the deed.
+    Without a recorder nothing is recorded; one that fails undoes the deed. ``threads`` is where a recorder is asked
+    that ``plugins.trusted`` does not name; None asks each at once, which is for commands.
 
     Thread-safety: any thread may record; nothing is kept between calls.
 
     Raises PluginError if the recorder cannot begin.
     """
 
-    def __init__(self, plugins: Plugins, db: Database, clock: Clock) -> None:
+    def __init__(self, plugins: Plugins, db: Database, clock: Clock, threads: PluginThreads | None = None) -> None:
         self._clock = clock
         self._name, self._what = next(iter(plugins.recorders), ""), ""
+        self._threads = None if self._name in plugins.recorders.trusted else threads
         self._book: Book | None = None
         if self._name:
             self._what = f"recorder {self._name}"
@@ -60,10 +66,8 @@ class AuditTrail(RecordsDeeds):
         try:
             for first in range(0, len(deeds), MOST_AT_ONCE):
                 part = deeds[first : first + MOST_AT_ONCE]
-                checked = guarded(
-                    self._what,
-                    lambda: check_rows(self._name, book.rows(part, now_ms), self._tables),  # noqa: B023
-                    allowed=PluginError,
+                checked = self._ask(
+                    lambda: check_rows(self._name, book.rows(part, now_ms), self._tables)  # noqa: B023
                 )
                 if not any(checked.values()):
                     raise PluginError(f"{self._what}: returned no rows for {len(part)} deeds")
@@ -86,6 +90,22 @@ class AuditTrail(RecordsDeeds):
             listener=listener, actor=actor, address=address, route=route, path=path, told=why, at_ms=at_ms
         )
         try:
-            guarded(self._what, lambda: book.note_refused(call))
+            self._ask(lambda: book.note_refused(call))
         except PluginError as error:
             logger.error("a refused call is not recorded: %s", error)
+
+    def hanging(self) -> int:
+        """Return how many calls of the recorder were left behind and have not come back."""
+        return self._threads.hanging()[self._what] if self._threads is not None else 0
+
+    def _ask(self, work: Callable[[], T]) -> T:
+        """Return what the recorder answers; one that is not trusted has a time for it, since rows are locked.
+
+        Raises PluginError if it fails or does not come back in that time.
+        """
+        if self._threads is None:
+            return guarded(self._what, work, allowed=PluginError)
+        mine = copy_context()  # who acts
+        return self._threads.call(
+            self._what, lambda _: mine.run(lambda: guarded(self._what, work, allowed=PluginError))
+        )

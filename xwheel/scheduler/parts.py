@@ -67,7 +67,8 @@ class SharedParts:
         transport: Transport | None = None,
     ) -> None:
         self.config, self.db, self.plugins, self.clock, self.tls = config, db, plugins, clock, tls
-        self.audit = AuditTrail(plugins, db, clock)
+        self.foreign = PluginThreads(config.plugins.call_timeout_s)
+        self.audit = AuditTrail(plugins, db, clock, self.foreign)
         self.run_ids = RunIds(db, clock.now_ms)
         self.listeners = RunFeed(plugins.run_listeners, clock, limit=config.plugins.listener_queue)
         db.listen(self.listeners.put if plugins.run_listeners else None)
@@ -86,7 +87,6 @@ class SharedParts:
             shared_addresses=config.security.shared_addresses,
         )
         self.calendars = CalendarCache(db)
-        self.foreign = PluginThreads(config.plugins.call_timeout_s)
         self.questions = PluginQuestions(self.foreign)
         kinds = plugins.schedule_types
         self.timetable = AskedTimetable(kinds, self.calendars.current, kinds.trusted, self.questions)

@@ -44,7 +44,7 @@ class AccountParts:
         known = cast("Registry[IdentityProvider]", site.registered("xwheel_register_identity_providers"))
         self.providers = IdentityProviders(known, self.config, clock)
         self.rights = Rights(site.registered("xwheel_register_gates"))
-        places = PasswordPlaces.of_listener(config.api.threads)
+        places = PasswordPlaces.of_listener(config.api.threads, clock)
         self.accounts = AccountManager(db, clock, site, self.rights, places)
         self.sessions = SessionStore(db, clock, self.config, site)
         self.token_changes = TokenManager(db, clock, site, self.rights, site.forget_tokens)

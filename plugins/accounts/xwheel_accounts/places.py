@@ -1,26 +1,70 @@
-"""Places in which passwords are hashed: few, given in the order of asking, and never more than one to an address."""
+"""Places in which passwords are hashed: few, first for who asked least lately, and one to an address at most."""
 
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
+from xwheel.clock import Clock, SystemClock
 from xwheel.errors import BusyError
 from xwheel.runtime.http_limits import peer_of
 
 WAIT_S: Final = 2.0
 """How long a place is waited for; a password takes about 25 ms, so that many callers have had their turn by then."""
 
+FORGOTTEN_MS: Final = 5000
+"""An address has asked once less for each such time that went by."""
+
+MOST_ASKED: Final = 1000
+"""No address is remembered to have asked more often."""
+
+MOST_ADDRESSES: Final = 10_000
+TOO_MANY: Final = "too many passwords are being judged: ask again in a moment"
+
 
 class PasswordsBusyError(BusyError):
     """Too many passwords are being judged, or one of the same address; the same call may succeed a moment later."""
 
 
+class _Asked:
+    """How often addresses asked lately, those that were refused included; the address that asked last at the end."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def note(self, peer: str) -> float:
+        """Count one more time that an address asks; return how often it did before, with what is long ago left out."""
+        now_ms = self._clock.monotonic_ms()
+        times, at_ms = self._known.pop(peer, (0.0, now_ms))
+        times = max(0.0, times - (now_ms - at_ms) / FORGOTTEN_MS)
+        self._known[peer] = min(times + 1, MOST_ASKED), now_ms
+        if len(self._known) > MOST_ADDRESSES:
+            self._known.popitem(last=False)
+        return times
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A caller that waits for a place."""
+
+    peer: str
+    asked: float
+    """How often its address had asked lately."""
+    over: threading.Event = field(default_factory=threading.Event)
+    """It has the place, or another caller took its turn."""
+    is_refused: bool = False
+
+
 class PasswordPlaces:
     """Places for judging and hashing passwords, which takes a core and memory for longer than anything else does.
+
+    Who asked least lately comes first, and takes the turn of who asked most where no more may wait: some addresses that
+    ask all the time keep no one else out.
 
     Thread-safety: every method may be called by any thread.
 
@@ -28,24 +72,32 @@ class PasswordPlaces:
         total: How many there are.
         waiting: How many callers may wait for one; each holds a thread of the listener meanwhile.
         wait_s: How long each may wait.
+        clock: Measures how long ago an address asked.
         partner: Other places; an address has one of both at most.
     """
 
     def __init__(
-        self, total: int = 1, waiting: int = 1, wait_s: float = WAIT_S, *, partner: PasswordPlaces | None = None
+        self,
+        total: int = 1,
+        waiting: int = 1,
+        wait_s: float = WAIT_S,
+        *,
+        clock: Clock | None = None,
+        partner: PasswordPlaces | None = None,
     ) -> None:
         self._total = self._free = total
         self._most_waiting = waiting
         self._wait_s = wait_s
+        self._waiting: list[_Waiting] = []
         self._lock: threading.Lock = threading.Lock() if partner is None else partner._lock
-        self._waiting: deque[threading.Event] = deque()
         self._peers: set[str] = set() if partner is None else partner._peers
+        self._asked: _Asked = _Asked(clock or SystemClock()) if partner is None else partner._asked
 
     @classmethod
-    def of_listener(cls, threads: int) -> PasswordPlaces:
+    def of_listener(cls, threads: int, clock: Clock) -> PasswordPlaces:
         """Return the places of a listener: an eighth of its threads, and with those that wait at most half of them."""
         total = max(1, threads // 8)
-        return cls(total, max(1, threads // 2 - total))
+        return cls(total, max(1, threads // 2 - total), clock=clock)
 
     def elsewhere(self) -> PasswordPlaces:
         """Return as many places again for passwords that are judged elsewhere.
@@ -56,7 +108,7 @@ class PasswordPlaces:
 
     @contextmanager
     def hold(self, address: str) -> Iterator[None]:
-        """Hold a place as long as the block lasts; wait for one, after those who asked before.
+        """Hold a place as long as the block lasts; wait for one, after those who asked less often lately, or before.
 
         Args:
             address: Who asks; a /64 network of IPv6 counts as one.
@@ -73,6 +125,7 @@ class PasswordPlaces:
 
     def _take(self, peer: str) -> None:
         with self._lock:
+            mine = _Waiting(peer, self._asked.note(peer))
             if peer in self._peers:
                 raise PasswordsBusyError("another password from this address is being judged: ask again in a moment")
             if self._free:
@@ -80,23 +133,38 @@ class PasswordPlaces:
                 self._peers.add(peer)
                 return
             if len(self._waiting) >= self._most_waiting:
-                raise PasswordsBusyError("too many passwords are being judged: ask again in a moment")
-            turn = threading.Event()
-            self._waiting.append(turn)
+                self._make_room(mine)
+            self._waiting.append(mine)
             self._peers.add(peer)
-        if turn.wait(self._wait_s):
-            return
+        mine.over.wait(self._wait_s)
         with self._lock:
-            if turn.is_set():
-                return  # it was given the place after it had stopped to wait
-            self._waiting.remove(turn)
-            self._peers.remove(peer)
+            if mine.is_refused:
+                raise PasswordsBusyError(TOO_MANY)
+            if mine.over.is_set():
+                return
+            self._leave(mine)
         raise PasswordsBusyError(f"no password could be judged within {self._wait_s:g} s: ask again in a moment")
+
+    def _make_room(self, mine: _Waiting) -> None:
+        """Refuse the caller whose address asked most lately, the latest one of several: this one, or one that waits."""
+        most = max(reversed(self._waiting), key=lambda other: other.asked)
+        if most.asked <= mine.asked:
+            raise PasswordsBusyError(TOO_MANY)
+        self._leave(most)
+        most.is_refused = True
+        most.over.set()
+
+    def _leave(self, caller: _Waiting) -> None:
+        self._waiting.remove(caller)
+        self._peers.remove(caller.peer)
 
     def _give_back(self, peer: str) -> None:
         with self._lock:
             self._peers.remove(peer)
-            if self._waiting:
-                self._waiting.popleft().set()  # handed on, so that no later caller takes it first
-            else:
+            if not self._waiting:
                 self._free += 1
+                return
+            # handed on, so that no later caller takes it first
+            following = min(self._waiting, key=lambda caller: caller.asked)
+            self._waiting.remove(following)
+            following.over.set()

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import event
-from xwheel_devtools.testing import ManualClock
+from xwheel_devtools.testing import ManualClock, wait_until
 
 from tests.support.recorder import NoteRecorder, Notes, noted
 from tests.support.rows import NOW
 from xwheel.errors import DatabaseUnreachableError, NotRecordedError, PluginError
-from xwheel.model.access import NODE, UNKNOWN_ACTOR, Actor, ActorKind, acting
+from xwheel.model.access import NODE, UNKNOWN_ACTOR, Actor, ActorKind, acting, current_actor
 from xwheel.model.deeds import AuditOutcome, Deed
+from xwheel.plugin.registries import Registry
+from xwheel.runtime.foreign import MOST_HANGING, PluginThreads
 from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.storage import settings
 from xwheel.storage.database.engine import Connection, Database
 
+LONG_S = 20.0
 ANN = Actor(kind=ActorKind.ACCOUNT, name="ann", reason="it is late")
 
 
-def trail_of(db: Database, recorder: object | None) -> AuditTrail:
+def trail_of(db: Database, recorder: object | None, threads: PluginThreads | None = None) -> AuditTrail:
     named = {} if recorder is None else {"notes": recorder}
-    plugins: Any = SimpleNamespace(recorders=named, tables=named if isinstance(recorder, NoteRecorder) else {})
-    return AuditTrail(plugins, db, ManualClock(NOW))
+    plugins: Any = SimpleNamespace(
+        recorders=Registry("recorder", named), tables=named if isinstance(recorder, NoteRecorder) else {}
+    )
+    return AuditTrail(plugins, db, ManualClock(NOW), threads)
 
 
 def save(db: Database, trail: AuditTrail, name: str = "x") -> None:
@@ -177,3 +183,42 @@ def test_a_book_need_not_take_refused_calls(db: Database) -> None:
     book = SimpleNamespace(rows=lambda deeds, now_ms: {})
     trail = trail_of(db, SimpleNamespace(name="notes", open=lambda database: book))
     trail.note_refused("api", ANN, "10.0.0.1", "GET /x", "/x", "no")
+
+
+def test_s26_a_recorder_that_hangs_holds_a_transaction_for_its_time_and_is_then_left_alone(db: Database) -> None:
+    """Rows are locked while it is asked: the lease of the node would wait for them."""
+    hangs, asked = threading.Event(), list[int]()
+
+    def answer() -> Any:
+        asked.append(1)
+        assert hangs.wait(LONG_S)
+        return {"notes": [{"action": "late", "detail": "{}"}]}
+
+    recorder = NoteRecorder(Answers(answer))
+    trail = trail_of(db, recorder, PluginThreads(0.05))
+    for _ in range(MOST_HANGING):
+        with pytest.raises(NotRecordedError, match="did not answer within 0.05 s"):
+            save(db, trail)
+    with pytest.raises(NotRecordedError, match="it is not called until one of them comes back"):
+        save(db, trail)
+    assert len(asked) == MOST_HANGING
+    recorder.book.note_refused = lambda call: hangs.wait(LONG_S)
+    trail.note_refused("api", ANN, "10.0.0.1", "GET /x", "/x", "no")  # which holds no caller either
+    db.transaction(lambda conn: settings.insert_setting(conn, "other", "1"))
+    assert is_saved(db, "other")
+    hangs.set()
+    wait_until(lambda: not trail.hanging())
+    save(db, trail)
+    assert [row["action"] for row in noted(db)] == ["late"]
+
+
+def test_s26_a_recorder_on_a_thread_knows_who_acts(db: Database) -> None:
+    seen: list[Actor] = []
+
+    def answer() -> Any:
+        seen.append(current_actor())
+        return {"notes": [{"action": "seen", "detail": "{}"}]}
+
+    with acting(ANN):
+        save(db, trail_of(db, NoteRecorder(Answers(answer)), PluginThreads(LONG_S)))
+    assert seen == [ANN]

@@ -19,6 +19,7 @@ from xwheel.api.http.auth import ApiGate, GuardedApp
 from xwheel.api.http.client import TrustedProxies
 from xwheel.api.http.gates import PluginGates
 from xwheel.errors import ConfigError
+from xwheel.plugin.registries import Registry
 from xwheel.plugin.resources import CALLER, Of
 from xwheel.runtime.sealing import KeyRing
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
@@ -174,7 +175,7 @@ def test_a_route_that_does_not_say_what_it_needs_stops_the_start(api: Api) -> No
         def on_get(self, req: falcon.Request, resp: falcon.Response) -> None: ...
 
     proxies = TrustedProxies()
-    gates = PluginGates({}, api.site, proxies)
+    gates = PluginGates(Registry("gate"), api.site, proxies, api.parts.foreign)
     app = GuardedApp(ApiGate(api.parts, gates, proxies, lambda: None))
     for needs in (None, {}, {"POST": CALLER}, {"GET": CALLER, "POST": CALLER}):
         with pytest.raises(ConfigError, match="must say what each of GET needs"):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
+from xwheel_devtools.testing import wait_until
 
 from tests.component.api.conftest import TOKEN, Api, make_api
 from tests.support.recorder import NoteRecorder, recorders
@@ -14,6 +16,7 @@ from xwheel.errors import OutageError, PluginError
 from xwheel.model.access import ALL, Actor, ActorKind, Grant, Grants, Role
 from xwheel.plugin import AuthError, CallHead, ForbiddenError, TokenOwner
 from xwheel.plugin.registries import Registry
+from xwheel.runtime.foreign import MOST_HANGING
 from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
 
@@ -210,6 +213,36 @@ def test_a_gate_that_cannot_be_opened_stops_the_start(db: Database) -> None:
     gate.open = lambda site: None  # type: ignore[assignment,method-assign,return-value]
     with pytest.raises(PluginError, match="gate badges: open"):
         with_gates(db, gate)
+
+
+def test_s26_a_gate_that_hangs_holds_a_call_for_its_time_and_is_then_not_asked(db: Database) -> None:
+    hangs = threading.Event()
+    gate = Badges(lambda call: person() if hangs.wait(20) else None)
+    api = with_gates(db, gate)
+    api.parts.foreign.timeout_s = 0.05
+    for _ in range(MOST_HANGING + 16):
+        answer = show(api)
+        assert (answer.status_code, answer.json["type"]) == (503, "urn:xwheel:problem:busy")
+    assert len(gate.asked) == MOST_HANGING
+    assert api.call("GET", "groups").status_code == 200  # a token shows nothing of the gate's
+    hangs.set()
+    wait_until(lambda: not api.parts.foreign.hanging())
+    assert show(api).status_code == 200
+
+
+@pytest.mark.parametrize("trusted", [(), ("badges",)])
+def test_s26_a_gate_that_is_trusted_is_asked_at_once(db: Database, trusted: tuple[str, ...]) -> None:
+    threads: list[str] = []
+
+    def identify(call: CallHead) -> Actor:
+        threads.append(threading.current_thread().name)
+        return person()
+
+    gate = Badges(identify)
+    registry = Registry("gate", {gate.name: gate}, {}, trusted)
+    api = make_api(db, {}, gates=registry, recorders=recorders(NoteRecorder()))
+    assert show(api).status_code == 200
+    assert threads == [threading.current_thread().name if trusted else "xwheel-plugin-gate badges"]
 
 
 class TestTokensOfAccounts:

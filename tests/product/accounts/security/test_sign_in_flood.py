@@ -1,4 +1,4 @@
-"""S14: anyone who floods the sign-in from one address keeps no one elsewhere out, throttled or not."""
+"""S14, S24: anyone who floods the sign-in from one address, or from many, keeps no one elsewhere out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import selectors
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
 import pytest
+from xwheel_devtools.testing import wait_until
 from xwheel_devtools.testing.processes import NodeProcess
 
 pytestmark = pytest.mark.processes
@@ -32,30 +33,33 @@ THROTTLING = 50
 """Wrong passwords of one address after which it has to wait."""
 
 
+MANY = [f"127.0.0.{number}" for number in range(2, 22)]
+
+
 class Flood:
-    """Connections of one address that are kept open and ask again as soon as they are answered.
+    """Connections that are kept open and ask again as soon as they are answered, one for each address that is named.
 
     Attributes:
         answers: How often each status came.
     """
 
-    def __init__(self, host: str, port: int, connections: int) -> None:
+    def __init__(self, host: str, port: int, sources: Sequence[str]) -> None:
         self.answers: Counter[int] = Counter()
         self._target = (host, port)
         self._names = count()
         self._over = threading.Event()
         self._selector = selectors.DefaultSelector()
-        for _ in range(connections):
-            self._connect()
+        for source in sources:
+            self._connect(source)
 
     def run(self) -> None:
         while not self._over.is_set():
             for key, _ in self._selector.select(0.2):
-                self._answered(key.fileobj)  # type: ignore[arg-type]
+                self._answered(key.fileobj, key.data)  # type: ignore[arg-type]
 
-    def _connect(self) -> None:
-        made = socket.create_connection(self._target, timeout=30, source_address=(STRANGER, 0))
-        self._selector.register(made, selectors.EVENT_READ)
+    def _connect(self, source: str) -> None:
+        made = socket.create_connection(self._target, timeout=30, source_address=(source, 0))
+        self._selector.register(made, selectors.EVENT_READ, source)
         self._ask(made)
 
     def _ask(self, connection: socket.socket) -> None:
@@ -63,7 +67,7 @@ class Flood:
         head = f"POST /api/v1/session HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
 
-    def _answered(self, connection: socket.socket) -> None:
+    def _answered(self, connection: socket.socket, source: str) -> None:
         try:
             answer = connection.recv(65_536)
             if answer.startswith(b"HTTP/1.1 "):
@@ -74,7 +78,7 @@ class Flood:
             self.answers[0] += 1
         self._selector.unregister(connection)
         connection.close()
-        return self._connect()
+        return self._connect(source)
 
     def end(self) -> None:
         self._over.set()
@@ -86,8 +90,8 @@ class Flood:
 
 
 @contextlib.contextmanager
-def flooded(host: str, port: int, connections: int) -> Iterator[Flood]:
-    flood = Flood(host, port, connections)
+def flooded(host: str, port: int, sources: Sequence[str]) -> Iterator[Flood]:
+    flood = Flood(host, port, sources)
     thread = threading.Thread(target=flood.run)
     thread.start()
     try:
@@ -129,7 +133,7 @@ def test_s14_a_flood_of_one_address_keeps_nobody_elsewhere_from_signing_in(tmp_p
         for connections, is_throttled in ((8, False), (8, True), (200, True)):
             if is_throttled:
                 throttle(host, port)
-            with flooded(host, port, connections) as flood:
+            with flooded(host, port, [STRANGER] * connections) as flood:
                 for _ in range(SIGN_INS):
                     before = flood.answers.copy()
                     assert attempt(host, port, "admin", password, HOME) == 201
@@ -138,3 +142,16 @@ def test_s14_a_flood_of_one_address_keeps_nobody_elsewhere_from_signing_in(tmp_p
                     if is_throttled:
                         assert meanwhile.total() <= ANSWERED, meanwhile
             assert flood.answers.total() > SIGN_INS, "there was no flood"
+
+
+@pytest.mark.long
+def test_s24_a_flood_of_many_addresses_keeps_out_no_one_who_asks_seldom(tmp_path: Path) -> None:
+    """Twenty of them, with a connection each, for the four of whom the node judges one and lets three wait."""
+    with NodeProcess(tmp_path, XWHEEL_API__THREADS="8") as node:
+        host, _, text = node.url.removeprefix("http://").partition(":")
+        port, password = int(text), node.find("password of the account admin .*: (.*)")
+        with flooded(host, port, MANY) as flood:
+            wait_until(lambda: flood.answers[503] > 10 * len(MANY))
+            for _ in range(SIGN_INS):
+                assert attempt(host, port, "admin", password, HOME) == 201
+        assert flood.answers[429] == 0, "some had to wait already: they would not have been in the way"

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from xwheel_accounts.places import PasswordPlaces, PasswordsBusyError
+from xwheel_accounts.places import FORGOTTEN_MS, MOST_ADDRESSES, MOST_ASKED, PasswordPlaces, PasswordsBusyError
+from xwheel_devtools.testing import ManualClock
 
 LONG_S = 20.0
 
@@ -118,6 +119,64 @@ def test_places_for_what_is_judged_elsewhere_are_others_and_an_address_has_one_o
             pass
 
 
+def test_s24_addresses_that_ask_all_the_time_keep_out_no_one_who_asks_seldom() -> None:
+    """Six of them, for one place and three turns: who comes for the first time takes the turn of one of them."""
+    clock = ManualClock()
+    places = PasswordPlaces(1, 3, LONG_S, clock=clock)
+    flood = [f"10.0.0.{number}" for number in range(1, 7)]
+    for address in flood * 3:
+        with places.hold(address):
+            pass
+    with places.hold(flood[0]):
+        waiting = []
+        for number, address in enumerate(flood[1:4], 1):
+            waiting.append(Caller(places, address).begin())
+            queued(places, number)
+        for address in flood[4:]:  # asked as often as those that wait
+            with pytest.raises(PasswordsBusyError, match="too many"), places.hold(address):
+                pass
+        owner = Caller(places, "192.0.2.1").begin()
+        waiting[-1].join(LONG_S)
+        assert isinstance(waiting[-1].refused, PasswordsBusyError)
+        assert [caller.peer for caller in places._waiting] == [*flood[1:3], "192.0.2.1"]
+    # and comes before those who asked earlier, but more often
+    assert owner.has_it.wait(LONG_S)
+    assert not any(caller.has_it.is_set() for caller in waiting)
+    owner.end()
+    for caller in waiting[:2]:
+        assert caller.has_it.wait(LONG_S)
+        caller.end()
+    with places.hold("192.0.2.1"):
+        pass
+
+
+def test_s24_a_refusal_counts_as_asking_and_is_forgotten_in_time() -> None:
+    clock = ManualClock()
+    places = PasswordPlaces(1, 1, 0, clock=clock)
+    with places.hold("10.0.0.1"):
+        for _ in range(3):
+            with pytest.raises(PasswordsBusyError), places.hold("10.0.0.1"):
+                pass
+    asked = places._asked
+    assert asked.note("10.0.0.1") == 4
+    clock.advance(3 * FORGOTTEN_MS)
+    assert asked.note("10.0.0.1") == 2
+    clock.advance(100 * FORGOTTEN_MS)
+    assert asked.note("10.0.0.1") == 0
+
+
+def test_s24_not_all_addresses_of_the_world_are_remembered() -> None:
+    places = PasswordPlaces(1, 1, 0, clock=ManualClock())
+    asked = places._asked
+    for number in range(MOST_ADDRESSES + 10):
+        asked.note(str(number))
+    assert len(asked._known) == MOST_ADDRESSES
+    assert asked.note(str(MOST_ADDRESSES + 9)) == 1
+    for _ in range(2 * MOST_ASKED):
+        asked.note("often")
+    assert asked.note("often") == MOST_ASKED
+
+
 def test_nobody_waits_for_ever_and_who_gave_up_leaves_no_trace() -> None:
     places = PasswordPlaces(1, 1, 0)
     with places.hold("10.0.0.1"):
@@ -137,5 +196,5 @@ def test_a_judgement_that_fails_gives_its_place_back() -> None:
 
 @pytest.mark.parametrize(("threads", "total", "waiting"), [(1, 1, 1), (8, 1, 3), (16, 2, 6), (256, 32, 96)])
 def test_at_most_half_of_a_listeners_threads_are_with_passwords(threads: int, total: int, waiting: int) -> None:
-    places = PasswordPlaces.of_listener(threads)
+    places = PasswordPlaces.of_listener(threads, ManualClock())
     assert (places._free, places._most_waiting) == (total, waiting)
