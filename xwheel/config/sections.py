@@ -82,6 +82,11 @@ class ApiSection(Section):
     port_file: Path | None = None
     """Written with both ports as JSON once the node listens."""
 
+    def url(self, port: int) -> str:
+        """Return where the management API is, seen from the node's own machine, if it took this port."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 -- where to call, not to bind
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
 
 class ConnectionsSection(Section):
     """The limits of callers at each listener, of a node or of an executor."""

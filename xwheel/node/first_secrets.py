@@ -31,7 +31,8 @@ class FirstSecret:
     """A secret that this start makes if there is none.
 
     :meth:`ensure` may be called again after any failure. A COMMIT whose answer was lost leaves open whether the secret
-    was stored; the next call asks the database, and shows the secret if it is the one that is stored.
+    was stored; the next call asks the database, and shows the secret if it is the one that is stored. ``is_shown`` says
+    whether it was.
     """
 
     words: str  # what it is called where it is shown
@@ -45,11 +46,11 @@ class FirstSecret:
     prepare: Callable[[], None] = lambda: None  # computes what storing needs and what takes long
 
     def __post_init__(self) -> None:
-        self._is_shown = self._is_unknown = False
+        self.is_shown = self._is_unknown = False
 
     def ensure(self, db: Database) -> None:
         """Store the secret and show it, unless there is another one already."""
-        if self._is_shown or self._find(db):
+        if self.is_shown or self._find(db):
             return
         self.prepare()
         try:
@@ -79,8 +80,8 @@ class FirstSecret:
         return is_there
 
     def _show(self, how: str) -> None:
-        if not self._is_shown:
-            self._is_shown, self._is_unknown = True, False
+        if not self.is_shown:
+            self.is_shown, self._is_unknown = True, False
             self.announce(f"{self.words} ({how}): {self.value}")
 
 

@@ -19,6 +19,7 @@ from xwheel.config import Config
 from xwheel.node import first_secrets
 from xwheel.node.loops import Scheduler
 from xwheel.node.pipeline import Core
+from xwheel.node.way_in import ONCE, has_console, link_in, ways_in
 from xwheel.plugin.discovery import load_plugins
 from xwheel.private_files import replace_text
 from xwheel.runtime.http_server import Listener
@@ -61,8 +62,8 @@ class Node:
         pause: Pause = time.sleep,
         bound: Sequence[socket.socket] = (),
     ) -> None:
-        self._config = config
-        plugins = load_plugins(config, given)
+        self._config, self._announce = config, announce
+        self._plugins = plugins = load_plugins(config, given)
         # files first: what is wrong with them is said before a database is waited for
         keys, tls = read_keys(config.security.key_file), check_tls(config.tls)
         with ExitStack() as undo:
@@ -83,9 +84,10 @@ class Node:
             database.run(lambda: plugin_tables.warn_of_absent(db, known))
             now_ms = core.clock.now_ms()
             firsts = [first_secrets.make_management_token(core.audit, now_ms, announce)]
+            self._first_people: list[first_secrets.FirstSecret] = []
             if has_people:
-                firsts += first_secrets.first_credentials(plugins, core.audit, now_ms, announce)
-            for secret in firsts:
+                self._first_people = first_secrets.first_credentials(plugins, core.audit, now_ms, announce)
+            for secret in (*firsts, *self._first_people):
                 undo.callback(secret.show_unknown)
                 database.run(partial(secret.ensure, db))
             self.executors, self.management, self.work = self._make_listeners(undo, *bound)
@@ -152,11 +154,23 @@ class Node:
                     listener.start()
             logger.info("management API on %s:%d", self.management.host, self.management.port)
             logger.info("executor API on %s:%d", self.executors.host, self.executors.port)
+            self._say_way_in()
             path = self._config.api.port_file
             if path is not None:
                 ports = {"api": self.management.port, "executor_api": self.executors.port}
                 replace_text(path, json.dumps(ports))
             undo.pop_all()
+
+    def _say_way_in(self) -> None:
+        """Say where the console is, and how people sign in; at a first start with a link that does it once."""
+        if not has_console(self._plugins):
+            return
+        url = self._config.api.url(self.management.port)
+        logger.info("console on %s/: sign in %s", url, ways_in(self._plugins))
+        if any(first.is_shown for first in self._first_people):
+            link = link_in(self._plugins, self._db, self.scheduler.core.audit)
+            if link is not None:
+                self._announce(f"console ({ONCE}): {url}{link}")
 
     def stop(self, *, last: Callable[[], bool] | None = None, is_replaced: bool = False) -> bool:
         """Drain the pipeline while callbacks are still taken, then stop listening; return whether all ended.

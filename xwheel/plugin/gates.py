@@ -116,6 +116,20 @@ class MakesFirst(Protocol):
 
 
 @runtime_checkable
+class LinksIn(Protocol):
+    """A gate that says at a node's start how people sign in, and can make a link that does it once."""
+
+    #: how people sign in, such as ``with the name and password of an account``
+    way_in: str
+
+    def link_for_admin(self, db: Any, record: RecordsDeeds) -> str | None:
+        """Return a path with a secret, of a page that signs somebody in once who may do everything; None for none.
+
+        Called at a first start, when secrets are shown.
+        """
+
+
+@runtime_checkable
 class NamesCaller(Protocol):
     """An error that says who was refused."""
 

@@ -11,6 +11,7 @@ from xwheel.config import Config
 from xwheel.errors import AuthError
 from xwheel.plugin import Actor, CallHead, PluginSite, RecordsDeeds, TokenOwner
 from xwheel.storage.database.engine import Database
+from xwheel_commands.files import login_link
 
 from xwheel_accounts.accounts import AccountManager, is_admin
 from xwheel_accounts.browsers import COOKIE, HOST_COOKIE, SAFE, Browsers
@@ -31,6 +32,7 @@ class AccountsGate:
     name = "accounts"
     headers: Sequence[str] = ()
     cookies: Sequence[str] = (COOKIE, HOST_COOKIE)
+    way_in = "with an account's name and password, or a link of 'xwheel account link NAME'"
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -54,7 +56,7 @@ class AccountsGate:
         return FirstPassword(now_ms)
 
     def link_for_admin(self, db: Database, record: RecordsDeeds) -> str | None:
-        """Return the secret of a link for the first account that may do everything at once; None if there is none."""
+        """Return the console's page that signs in the first account that may do everything at once, if there is one."""
         with db.read() as conn:
             known = accounts.list_accounts(conn)
         first = next((item for item in known if _may_sign_in(item)), None)
@@ -62,7 +64,7 @@ class AccountsGate:
             return None
         manager = AccountManager(db, SystemClock(), record, Rights({self.name: self}))
         secret, _ = manager.make_link(first.id)
-        return secret
+        return login_link("", secret)
 
 
 def _may_sign_in(account: Account) -> bool:

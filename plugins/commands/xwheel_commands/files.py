@@ -9,15 +9,13 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from xwheel.cli.connection import plain_url
 from xwheel.errors import ConfigError
 
 if TYPE_CHECKING:
     from xwheel.config import Config
-
-ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 -- where to call one that listens everywhere
 
 T = TypeVar("T")
 
@@ -36,8 +34,7 @@ def url_of(config: Config) -> str:
             raise ConfigError(
                 "api.port is 0, and no api.port_file says which port the node took: name the node with --url URL"
             ) from None
-    host = ANYWHERE.get(config.api.host, config.api.host)
-    return plain_url(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    return plain_url(config.api.url(port))
 
 
 def login_link(url: str, secret: str) -> str:

@@ -15,6 +15,7 @@ from xwheel_devtools.testing import ManualClock
 from xwheel.access.rights import Rights
 from xwheel.clock import Clock
 from xwheel.config import Config
+from xwheel.plugin.registries import Registry
 from xwheel.runtime.sealing import KeyRing
 from xwheel.scheduler.audit_trail import AuditTrail
 from xwheel.storage.database.engine import Database
@@ -37,5 +38,7 @@ class KeyedRecorder:
 def trail_of(db: Database, clock: Clock | None = None, keys: SigningKeys | None = None) -> AuditTrail:
     """Return where something is recorded in a database, by these keys or by one that is kept there."""
     recorder = KeyedRecorder(keys or signing_keys(db, KeyRing()))
-    plugins: Any = SimpleNamespace(recorders={"accounts": recorder}, tables={"accounts": AccountsTables()})
+    plugins: Any = SimpleNamespace(
+        recorders=Registry("recorder", {"accounts": recorder}), tables={"accounts": AccountsTables()}
+    )
     return AuditTrail(plugins, db, clock or ManualClock())

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from rich.console import Console
 from rich.live import Live
@@ -22,8 +22,8 @@ from xwheel.config import build_config, load_config
 from xwheel.errors import XwheelError
 from xwheel.model.access import acting
 from xwheel.node.first_secrets import first_credentials
-from xwheel.plugin import RecordsDeeds
-from xwheel.plugin.discovery import Plugins, load_plugins
+from xwheel.node.way_in import ONCE, has_console, link_in
+from xwheel.plugin.discovery import load_plugins
 from xwheel.private_files import make_folder, write_text
 from xwheel.runtime.ports import free_port
 from xwheel.runtime.signals import StopSignals
@@ -34,7 +34,6 @@ from xwheel.storage.database.engine import Database
 from xwheel.storage.database.startup import open_database
 from xwheel.wire.http.rest import RestClient
 from xwheel_commands.connection import command_actor
-from xwheel_commands.files import login_link
 
 from xwheel_devtools.quickstart.handlers import EXECUTIONS_VARIABLE
 from xwheel_devtools.quickstart.jobs import APP_NAME, definition, demo_jobs
@@ -160,7 +159,10 @@ class _Demonstration:
                 undo.callback(first.show_unknown)
                 first.ensure(db)
             if has_console(plugins):
-                said.append(console_line(db, trail, plugins, f"http://127.0.0.1:{api_port}"))
+                url = f"http://127.0.0.1:{api_port}"
+                with acting(command_actor()):
+                    link = link_in(plugins, db, trail)
+                said.append(f"console            {url}{link or '/'}" + (f"   ({ONCE})" if link else ""))
             undo.pop_all()
         self._console.print(f"data folder        {self._folder}", soft_wrap=True)
         self._console.print(f"management API     http://127.0.0.1:{api_port}/api/v1", soft_wrap=True)
@@ -346,31 +348,6 @@ class _Demonstration:
         is_good = verdict.ok if expected is not None else not found
         words = good if is_good else f"{len(found)} mismatches"
         self._console.print(words, style="green" if is_good else "red")
-
-
-def has_console(plugins: Plugins) -> bool:
-    """Return whether a plugin serves pages at ``/``."""
-    return any(pages.at_root for pages in plugins.pages.values())
-
-
-@runtime_checkable
-class LinksIn(Protocol):
-    """A gate that can make a link by which somebody signs in once."""
-
-    def link_for_admin(self, db: Database, record: RecordsDeeds) -> str | None:
-        """Return the secret of a link for somebody who may do everything at once; None if there is no such account."""
-        ...
-
-
-def console_line(db: Database, record: RecordsDeeds, plugins: Plugins, url: str) -> str:
-    """Return where the console is, as a link that signs in once if there is an account that may do everything."""
-    makers = [gate for gate in plugins.gates.values() if isinstance(gate, LinksIn)]
-    with acting(command_actor()):
-        secrets_made = (maker.link_for_admin(db, record) for maker in makers)
-        secret = next((made for made in secrets_made if made is not None), None)
-    if secret is None:
-        return f"console            {url}/"
-    return f"console            {login_link(url, secret)}   (signs in once, for ten minutes)"
 
 
 def _toml(values: Mapping[str, Mapping[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""The line that `xwheel quickstart` prints for a browser: a link for the first account that may do everything."""
+"""What a first start says for a browser: a link for the first account that may do everything."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 from xwheel_accounts.gate import AccountsGate
 from xwheel_accounts.storage import accounts, links
-from xwheel_devtools.quickstart.run import console_line, has_console
 
 from tests.product.accounts.trails import trail_of
 from xwheel.clock import wall_ms
 from xwheel.config import Config
 from xwheel.model.access import ALL, Grant, Grants, Role
+from xwheel.node.way_in import has_console, link_in
 from xwheel.storage.database.engine import Database
 
-URL = "http://127.0.0.1:8080"
 NOW = 1_767_225_600_000
 
 
@@ -29,9 +28,9 @@ def add(db: Database, name: str, grants: Grants = ALL, provider: str = "local", 
     return db.transaction(work)
 
 
-def line(db: Database) -> str:
+def link(db: Database) -> str | None:
     plugins: Any = SimpleNamespace(gates={"accounts": AccountsGate(Config())})
-    return console_line(db, trail_of(db), plugins, URL)
+    return link_in(plugins, db, trail_of(db))
 
 
 def test_the_link_is_for_the_first_who_may_do_everything_at_once(db: Database) -> None:
@@ -42,9 +41,10 @@ def test_the_link_is_for_the_first_who_may_do_everything_at_once(db: Database) -
     add(db, "elsewhere", provider="ldap")
     wanted = add(db, "boss")
     add(db, "other")
-    told = line(db)
-    assert told.startswith(f"console            {URL}/#/login?link=")
-    secret = told.partition("link=")[2].split()[0]
+    told = link(db)
+    assert told is not None
+    assert told.startswith("/#/login?link=")
+    secret = told.partition("link=")[2]
     with db.read() as conn:
         found = links.find_link(conn, secret)
     assert found is not None
@@ -52,9 +52,9 @@ def test_the_link_is_for_the_first_who_may_do_everything_at_once(db: Database) -
     assert 0 <= wall_ms() + 600_000 - found.expires_ms < 60_000
 
 
-def test_without_such_an_account_the_address_is_told(db: Database) -> None:
+def test_without_such_an_account_there_is_no_link(db: Database) -> None:
     add(db, "gone", disabled=True)
-    assert line(db) == f"console            {URL}/"
+    assert link(db) is None
 
 
 @pytest.mark.parametrize(("at_root", "expected"), [((), False), ((False,), False), ((False, True), True)], ids=str)
