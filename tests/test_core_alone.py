@@ -160,5 +160,5 @@ def test_what_is_missing_there_is_said(python: Path) -> None:
         [python, "-m", "xwheel", "job", "list"], capture_output=True, text=True, timeout=WAIT_S, check=False
     )
     assert done.returncode == 2
-    assert "'pip install xwheel[cli]' brings those that talk to a node" in done.stderr
+    assert "pip install 'xwheel[cli]' brings those that talk to a node" in done.stderr
     assert "No such command 'job'" in done.stderr

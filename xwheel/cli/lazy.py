@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 
 
 NO_OTHERS: Final = (
-    "xwheel: no distribution with further commands is installed: 'pip install xwheel[cli]' brings those that talk to a "
-    "node, and those of logins, tokens and secrets"
+    "xwheel: no distribution with further commands is installed: pip install 'xwheel[cli]' brings those that talk to a "
+    "node, and those of logins, tokens and secrets; pip install 'xwheel[server]' brings quickstart, too"
 )
+USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]  # typer has no name for it
 SENTENCE: Final = 500  # where the first sentence of a command's help is cut, in characters
 
 
@@ -61,6 +63,15 @@ class PlainGroup(TyperGroup):
             return None
         ctx.obj = CommandParts()
         return LazyCommands(cmd_name, place)
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        """Return the command that arguments name; one that is not there is refused with names that look like it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except USAGE_ERROR as error:
+            if "Did you mean" not in error.message and (near := get_close_matches(args[0], self.list_commands(ctx))):
+                error.message = f"{error.message.rstrip('.')}. Did you mean {' or '.join(map(repr, near))}?"
+            raise
 
     def list_commands(self, ctx: Context) -> list[str]:
         """Return the names of all commands, ours first: for help, and for a shell that completes them."""

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -238,6 +239,7 @@ def database_check(
 
 def main() -> None:
     """Run the command; what xwheel refuses becomes one line and an exit status of its own."""
+    _print_what_can_be()
     try:
         app()
     except errors.XwheelError as error:
@@ -247,6 +249,12 @@ def main() -> None:
         if explained is None:
             raise
         _fail(explained)
+
+
+def _print_what_can_be() -> None:
+    """Let letters that a terminal's encoding lacks become question marks, where they would end the command."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _fail(error: errors.XwheelError) -> NoReturn:

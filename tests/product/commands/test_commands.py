@@ -60,6 +60,14 @@ def node(xwheel: Shell) -> RestClient:
     return client
 
 
+@pytest.mark.parametrize(("words", "near"), [(("jbo", "list"), "'job'"), (("job", "lst"), "'list'")])
+def test_u26_a_command_that_nobody_has_names_those_that_look_like_it(
+    xwheel: Shell, words: tuple[str, ...], near: str
+) -> None:
+    status, _, err = xwheel(*words)
+    assert (status, f"Did you mean {near}?" in err) == (2, True), err
+
+
 def test_groups(xwheel: Shell, node: RestClient) -> None:
     (group,) = parsed(xwheel("group", "list", "--json"))
     assert (group["app_name"], group["title"]) == ("orders", "The orders")

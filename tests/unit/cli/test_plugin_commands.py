@@ -205,6 +205,14 @@ def test_an_index_counts_where_settings_cannot_be_read(
     assert "xwheel[cli]" not in text
 
 
+@pytest.mark.parametrize(
+    ("words", "near"), [(("serv",), "'server'"), (("playns",), "'plugins'"), (("db", "upgrad"), "'upgrade'")]
+)
+def test_u26_a_command_that_nobody_has_names_those_that_look_like_it(words: tuple[str, ...], near: str) -> None:
+    status, text = said(*words)
+    assert (status, f"Did you mean {near}" in text) == (2, True), text
+
+
 def test_other_settings_of_plugins_leave_the_index_alone(
     home: Path, index: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +228,7 @@ def test_where_no_distribution_has_commands_an_unknown_one_is_told_whose_it_may_
     monkeypatch.setattr(lazy, "indexed_names", set)
     status, text = said("no-command")
     assert status == 2
-    assert "'pip install xwheel[cli]' brings those that talk to a node" in text
+    assert "pip install 'xwheel[cli]' brings those that talk to a node" in text
     assert "xwheel[cli]" not in said("plugins", "no-command")[1]
 
 
