@@ -6,12 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
 from typing import Final, TypeVar
 
 from sqlalchemy import text
 
 from xwheel.config import Config
-from xwheel.errors import DatabaseReadOnlyError, DatabaseUnreachableError, StartEndedError
+from xwheel.errors import DatabaseReadOnlyError, DatabaseUnreachableError, SchemaError, StartEndedError
 from xwheel.plugin.tables import Tables
 from xwheel.private_files import warn_if_open
 from xwheel.storage.database.address import place_of, with_password
@@ -108,6 +109,8 @@ class DatabaseStart:
 
     def _check(self) -> None:
         db = self.db
+        if not self.create:
+            check_is_there(db)
         reach(db)
         check_server(db)
         if self.create and db.backend == "sqlite" and migrate.current_revision(db) is None:
@@ -138,6 +141,16 @@ def start_with(
     db = Database(url, pool_size=size, statement_s=section.statement_timeout_s, idle_s=idle_s)
     wait_s = section.wait_s if wait_s is None else wait_s
     return DatabaseStart(db, tables=tables, create=create, wait_s=wait_s, pause=pause)
+
+
+def check_is_there(db: Database) -> None:
+    """Refuse a file that is not there, which SQLite would make; raises SchemaError."""
+    place = place_of(db.engine.url)
+    if db.backend == "sqlite" and not Path(place).exists():
+        raise SchemaError(
+            f"there is no database {place}: name another one with --config or --database, or make it with 'xwheel db "
+            "upgrade'"
+        )
 
 
 def open_database(config: Config, *, create: bool = True, tables: Mapping[str, Tables] = NO_TABLES) -> Database:
