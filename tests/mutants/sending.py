@@ -149,6 +149,20 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/scheduler/send/lane.py",
+        old='repeatable=executor.kind == "xwheel",',
+        new="repeatable=True,",
+        why="(N38) After a broken connection a foreign executor gets its run once more, and runs it twice.",
+        tests=("tests/unit/scheduler/send/test_lane.py",),
+    ),
+    Mistake(
+        file="xwheel/storage/access/executor_secrets.py",
+        old="if keep_ms is not None and before.is_live(now_ms + keep_ms):",
+        new="if keep_ms is not None:",
+        why="(N39) A rotation prolongs a secret that was to end sooner.",
+        tests=("tests/component/api/v1/access/test_secrets.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/send/lane.py",
         old="            if self._in_flight[address] < self.share:\n",
         new="            if True:\n",
         why="All that is fenced ahead for a foreign executor goes to it at once.",

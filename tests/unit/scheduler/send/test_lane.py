@@ -139,6 +139,14 @@ def test_r2_what_an_answer_to_a_batch_means(
     assert fates(delivered) == {ONE: meant[0], TWO: meant[1]}
 
 
+@pytest.mark.parametrize(("kind", "is_repeated"), [("xwheel", True), ("foreign", False)])
+def test_n38_only_a_run_that_a_journal_knows_again_is_sent_twice(kind: str, is_repeated: bool) -> None:
+    """The HTTP client sends what is repeatable once more over a new connection; a Java executor would run it twice."""
+    line = Line()
+    lane_of(line, []).send(parcel_of(1, kind=kind))
+    assert [call.repeatable for call in line.calls] == [is_repeated]
+
+
 @pytest.mark.parametrize(("reply", "fate"), [row[1:] for row in SINGLES], ids=[row[0] for row in SINGLES])
 def test_what_the_answer_of_a_foreign_executor_means(reply: Reply, fate: Fate) -> None:
     assert fates(send_one(parcel_of(1, kind="foreign"), reply)) == {ONE: fate}

@@ -160,6 +160,18 @@ def test_a_secret_is_rotated_without_a_gap_and_the_old_one_ends(api: Api, orders
     assert say(api, "registry", new, registration("orders"))["code"] == 200
 
 
+@pytest.mark.parametrize(("ends_s", "kept_s", "found_s"), [(30, 60, 30), (90, 60, 60), (60, 60, 60), (None, 60, 60)])
+def test_n39_rotation_prolongs_no_secret(
+    api: Api, orders: Tenant, ends_s: int | None, kept_s: int, found_s: int
+) -> None:
+    make(api, "orders-1", orders.group_id)
+    begun_ms = api.clock.now_ms()
+    assert api.call("PATCH", "secrets/orders-1", {"expires_in_s": ends_s}).status_code == 200
+    rotated = api.call("POST", "secrets/orders-1/rotate", {"name": "orders-2", "expires_in_s": kept_s})
+    assert rotated.status_code == 201
+    assert api.call("GET", "secrets/orders-1").json["expires_ms"] == begun_ms + 1000 * found_s
+
+
 def test_a_secret_ends_at_once_later_or_never(api: Api, orders: Tenant) -> None:
     secret = make(api, "orders-1", orders.group_id)
     say(api, "registry", secret, registration("orders"))
