@@ -20,6 +20,13 @@ HOSTILE_WHOLE: Final = ("tests/integration/test_executor_hostile.py",)
 
 MISTAKES: Final = [
     Mistake(
+        file="xwheel/executor/running/worker.py",
+        old="            execution.log.line(closing_line(outcome))\n        self._start(())\n",
+        new="            execution.log.line(closing_line(outcome))\n",
+        why="(N40) A run that ignores its end keeps its place.",
+        tests=WORKER,
+    ),
+    Mistake(
         file="xwheel/executor/running/child.py",
         old="    flush_streams()\n    status = 1\n",
         new="    status = 1\n",

@@ -382,6 +382,31 @@ def test_a_run_killed_while_it_is_written_down_ends_once(house: House) -> None:
     assert not house.workers.queues.has(1)
 
 
+def test_n40_the_place_of_a_run_that_ignores_its_end_goes_to_other_jobs(house: House) -> None:
+    begun, release = threading.Semaphore(0), threading.Event()
+
+    def ignore() -> None:
+        begun.release()
+        while not release.is_set():
+            with contextlib.suppress(JobKilledError):
+                release.wait(0.01)
+
+    ignoring = handler_of(job("ignores")(ignore))
+    try:
+        places = range(1, house.workers.settings.workers + 1)
+        assert house.workers.accept([(request(number), ignoring) for number in places]) == [None] * len(places)
+        assert all(begun.acquire(timeout=10) for _ in places)
+        waits = len(places) + 1
+        assert house.workers.accept([(request(waits), NOOP)]) == [None]
+        assert key_of(waits) not in house.journal.outcomes
+        house.workers.kill(1)
+        house.outcome(waits)
+        assert house.outcome(1).message.endswith("ignores it and still runs")
+        assert house.workers.queues.has(1)
+    finally:
+        release.set()
+
+
 def test_r6_kills_and_time_limits_go_on_while_a_log_handler_hangs(house: House) -> None:
     """R6: that a handler ignores its end is logged, which may take as long as the application's handlers like."""
     begun, inside, release = threading.Event(), threading.Event(), threading.Event()
