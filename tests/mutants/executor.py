@@ -20,6 +20,20 @@ HOSTILE_WHOLE: Final = ("tests/integration/test_executor_hostile.py",)
 
 MISTAKES: Final = [
     Mistake(
+        file="xwheel/executor/reporting/admin_client.py",
+        old="if silent_ms <= max(STALE_MS, 2 * self.beat_ms):",
+        new="if silent_ms <= max(STALE_MS, self.beat_ms):",
+        why="(N41) One beat that is late forbids an executor that beats seldom to start runs.",
+        tests=(f"{EXECUTOR}/reporting/test_outcomes.py",),
+    ),
+    Mistake(
+        file="xwheel/executor/reporting/outcomes.py",
+        old="return self._bounded(fresh or again)",
+        new="return self._bounded(again or fresh)",
+        why="(N41) Outcomes that were refused hold up new ones.",
+        tests=(f"{EXECUTOR}/reporting/test_outcomes.py",),
+    ),
+    Mistake(
         file="xwheel/executor/running/worker.py",
         old="            execution.log.line(closing_line(outcome))\n        self._start(())\n",
         new="            execution.log.line(closing_line(outcome))\n",

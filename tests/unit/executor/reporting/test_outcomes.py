@@ -122,6 +122,17 @@ def test_one_poisoned_outcome_waits_alone() -> None:
     assert admin.batches == [[3]]
 
 
+def test_n41_outcomes_that_were_never_refused_come_first() -> None:
+    delivery, admin, spool, clock = make(5)
+    admin.poison = {3}
+    drain(delivery)
+    clock.at_ms += 60_000
+    spool.items.append(CallbackItem(run_id=9, job_id=1, created_ms=1, code=200, message=""))
+    admin.batches.clear()
+    delivery.step(0)
+    assert admin.batches[0] == [9]
+
+
 def test_a_scheduler_that_refuses_everything_is_not_flooded() -> None:
     delivery, admin, spool, clock = make(40)
     admin.poison = set(range(1, 41))
@@ -216,6 +227,18 @@ def test_beats_and_what_silence_forbids() -> None:
     admin.xwheel = True
     registration.step(0)
     assert registration.may_start(ours) == ""
+
+
+def test_n41_a_beat_that_is_missed_once_forbids_nothing() -> None:
+    """Of an executor that beats seldom, too."""
+    admin, clock = Admin(), Clock()
+    request = RegistryRequest(group="EXECUTOR", app_name="a", address="http://h:1/")
+    registration = Registration(cast(AdminClient, admin), lambda: request, clock, beat_ms=45_000)
+    registration.step(0)
+    clock.at_ms += 90_000
+    assert registration.may_start("f00d") == ""
+    clock.at_ms += 1
+    assert registration.may_start("f00d") == "no scheduler confirmed a beat for 90 s"
 
 
 def test_no_beat_arrives_after_the_farewell() -> None:
