@@ -106,7 +106,7 @@ class Router(Protocol):
         is refused, and while four calls hang, all of them are.
 
         Raises:
-            NoExecutorYetError: None may have the run now, and one may soon. The router is asked again, within a second
+            NoExecutorYetError: No executor may have it now, and one may soon. The router is asked again, within a second
                 or so, for as long as the job's ``wait_for_executor_s`` says.
         """
 
