@@ -106,8 +106,8 @@ class Router(Protocol):
         is refused, and while four calls hang, all of them are.
 
         Raises:
-            NoExecutorYetError: No executor may have it now, and one may soon. The router is asked again, within a second
-                or so, for as long as the job's ``wait_for_executor_s`` says.
+            NoExecutorYetError: No executor may have it now, and one may soon. The router is asked again within about a
+                second, for as long as the job's ``wait_for_executor_s`` says.
         """
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from conftest import Open, Site, Watch
-from playwright.sync_api import Locator, Page, expect
+from conftest import Open, Site, Watch, visit
+from playwright.sync_api import Locator, Page, Route, expect
 from xwheel_devtools.testing import wait_until
 
 
@@ -130,6 +130,25 @@ def test_the_list_follows_what_others_do_without_a_reload(open_page: Open, site:
     expect(row(page, job_id).locator(".spark rect.good")).to_have_count(1)
     site.node.call("POST", f"jobs/{job_id}/start")
     expect(row(page, job_id).locator("[data-state=started]")).to_be_visible()
+
+
+def test_a_run_whose_outcome_came_before_the_answer_to_its_send_is_a_short_bar(open_page: Open, site: Site) -> None:
+    job_id = site.job("ended at once")
+    site.run(job_id)
+
+    def accepted_late(route: Route) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        for item in found["items"]:
+            for run in item["runs"]:
+                run["accepted_ms"] = run["finished_ms"] + 4
+        route.fulfill(response=answer, json=found)
+
+    page = open_page("/jobs?q=nothing like it")
+    page.route("**/api/v1/jobs/recent?*", accepted_late)
+    visit(page, site, "/jobs?q=ended at once")
+    # a height below zero would stand in the browser's console, too
+    expect(row(page, job_id).locator(".spark rect.good")).to_have_attribute("height", "4")
 
 
 def test_all_jobs_that_fit_are_saved_as_csv(open_page: Open, site: Site) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple
@@ -29,6 +30,7 @@ GIVE_PAUSE_MS: Final = 20
 # how long a partition may be fenced by no node because its leases cannot be locked; then its holder goes on
 GIVE_LIMIT_MS: Final = 500
 GIVE_REST_MS: Final = 1000  # how long after that it tries again
+MOST_RENEWALS: Final = 10_000  # whose time is remembered, for what a database may have lost
 
 
 class _Seen(NamedTuple):
@@ -90,6 +92,8 @@ class ClusterLease(Lease):
         self._is_lapsed = self._is_draining = self._was_draining = self._is_last = False
         self._lost_since_ms: int | None = None
         self._renewals = 0  # confirmed ones
+        # the last of them: number, and when it was sent
+        self._sent: deque[tuple[int, int]] = deque(maxlen=MOST_RENEWALS)
         self._server = ""
 
     def acquire(self) -> None:
@@ -175,13 +179,15 @@ class ClusterLease(Lease):
         self._renew_at_ms = sent_ms + self.renew_ms
         late_ms = self.clock.monotonic_ms() - self._valid_until_ms
         self._was_draining = is_draining
-        if self._may_lack_commits(known, server):
-            since_ms = before_ms - max(1, known - self._renewals + 2) * self.renew_ms
+        if self._may_lack_commits(known, server, before_ms):
+            since_ms = self._known_until_ms(before_ms)
+            self._sent.clear()
             self._lost_since_ms = min(since_ms, self._lost_since_ms or since_ms)
             self._valid_until_ms = late_ms = 0
         elif late_ms >= 0 and self._mine:
             text = "node %s could not renew its lease, which ended %d ms ago: it takes %d partitions again"
             logger.warning(text, self.owner, late_ms, len(self._mine))
+        self._sent.append((self._renewals, sent_ms))
         if late_ms >= 0:
             self._is_lapsed = True
             self._lapsed_ms = self.clock.now_ms() - late_ms
@@ -192,7 +198,16 @@ class ClusterLease(Lease):
             self._valid_until_ms = sent_ms + self.lease_ms
         self._halts_renewed = halts
 
-    def _may_lack_commits(self, known: int, server: str) -> bool:
+    def _known_until_ms(self, before_ms: int) -> int:
+        """Return until when the database certainly has what was committed: when the renewal before its last was sent.
+
+        Renewals may come late, so that their number does not say how much time they took.
+        """
+        older = [at_ms for number, at_ms in self._sent if number < self._renewals - 1]
+        first_ms = self._sent[0][1] if self._sent else before_ms
+        return older[-1] if older else first_ms - self.renew_ms
+
+    def _may_lack_commits(self, known: int, server: str, before_ms: int) -> bool:
         """Return whether the database is another server than at the last renewal, or has fewer than it confirmed."""
         has_moved = bool(server) and server != self._server
         # a row that others deleted begins again with 1
@@ -202,8 +217,8 @@ class ClusterLease(Lease):
                 " node %s where %d were confirmed. Runs of the last %d s before it was away are in doubt: it does not"
                 " know of some, and may start others again"
             )
-            lost_s = (known - self._renewals + 2) * self.renew_ms // 1000 + 1
-            logger.error(text, self._renewals, self.owner, known, lost_s)
+            doubt_ms = before_ms - self._known_until_ms(before_ms)
+            logger.error(text, self._renewals, self.owner, known, doubt_ms // 1000 + 1)
             return True
         if has_moved:
             logger.info("the database is another server now, or was started: node %s takes new epochs", self.owner)

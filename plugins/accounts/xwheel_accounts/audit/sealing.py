@@ -127,9 +127,10 @@ class SealLoop:
         with self._db.read() as conn:
             waits, head = audit_chain.has_unsealed(conn, but=refused), audit_chain.find_head(conn)
             is_old = refused is not None and audit_chain.has_unsealed(conn, key_id=refused)
-            is_gone = head is None and bool(audit_chain.list_sealed(conn, audit_chain.BEFORE_ALL, 1))
-        if is_gone:
-            raise BrokenHeadError(BROKEN)
+            if head is None and audit_chain.list_sealed(conn, audit_chain.BEFORE_ALL, 1):
+                head = audit_chain.find_head(conn)  # another node may have begun the chain between both questions
+                if head is None:
+                    raise BrokenHeadError(BROKEN)
         count = 0
         if head is None and (waits or is_old):
             # by the key of the first rows: those of before a key file are sealed with their own

@@ -645,6 +645,20 @@ def test_commits_that_the_database_lost_are_told_and_cost_each_node_its_lease(
     assert len(told) == 2
 
 
+def test_what_may_be_lost_is_counted_by_the_time_of_renewals_which_may_come_late(cluster: Cluster) -> None:
+    one, told, sent = cluster.join("a"), list[int](), list[int]()
+    for late in (1, 2, 3, 1):
+        cluster.clock.advance(late * RENEW_MS)
+        one.step(cluster.clock.now_ms())
+        sent.append(one._renewed_ms)
+    one.on_loss = told.append
+    _forget_renewals(cluster, 2)
+    cluster.clock.advance(RENEW_MS)
+    one.step(cluster.clock.now_ms())
+    # the database has the second of the four; what was committed since the first may be gone
+    assert told == [sent[0]]
+
+
 def test_a_node_does_not_act_before_others_ids_are_left_out(cluster: Cluster) -> None:
     one = cluster.join("a")
     cluster.run(2 * RENEW_MS)

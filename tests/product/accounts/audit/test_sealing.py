@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from typing import Any
 
 import pytest
 from xwheel_accounts.audit.anchors import Anchors
 from xwheel_accounts.audit.reading import export_audit, verify_audit
 from xwheel_accounts.audit.sealing import SealLoop
 from xwheel_accounts.settings import AuditSection
+from xwheel_accounts.storage import audit_chain
 
 from tests.product.accounts.audit.conftest import NOW, World
 from tests.support.databases import twin_of
@@ -74,6 +76,32 @@ def test_two_that_seal_at_once_leave_one_chain(world: World) -> None:
     report = verify_audit(world.db, world.keys)
     assert report.is_sound, report.findings
     assert (report.sealed, report.position, report.unsealed) == (80, 80, 0)
+
+
+def test_a_chain_that_another_node_begins_meanwhile_is_not_broken(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This node finds no head, then rows that are sealed: on servers each question sees what others have committed."""
+    world.write(3)
+    twin = twin_of(world.db)
+    other, find, asked = (
+        SealLoop(twin, world.partitions, world.keys, Anchors(AuditSection())),
+        audit_chain.find_head,
+        [],
+    )
+
+    def late(conn: Any, **options: bool) -> Any:
+        found = find(conn, **options)
+        if not asked:
+            asked.append(found)
+            other.seal(NOW)
+        return found
+
+    monkeypatch.setattr(audit_chain, "find_head", late)
+    world.sealer.seal(NOW)
+    twin.close()
+    assert asked == [None]
+    assert verify_audit(world.db, world.keys).sealed == 3
 
 
 def test_a_row_that_is_committed_late_comes_later_in_the_chain(world: World) -> None:

@@ -74,7 +74,8 @@ export const Tabs = ({items, current, label}) => html`<nav class="tabs" aria-lab
 export function Spark({runs}) {
   if (!runs?.length) return html`<span class="faint">–</span>`;
   const shown = [...runs].reverse();
-  const took = shown.map((run) => (run.finished_ms !== null && run.accepted_ms !== null ? run.finished_ms - run.accepted_ms : 0));
+  // an outcome may be there before the answer to the send is
+  const took = shown.map((run) => (run.finished_ms === null ? 0 : runMs(run) ?? 0));
   const most = Math.max(1, ...took);
   const words = t("spark", {count: runs.length, good: runs.filter((run) => run.state === "succeeded").length});
   return html`<svg class="spark" role="img" aria-label=${words} viewBox="0 0 ${20 * 5} 20" preserveAspectRatio="xMaxYMid"><title>${words}</title>${shown.map((run, index) => {
