@@ -133,9 +133,8 @@ gate: $(READY)
 	+$(SIDE_BY_SIDE) 4 long on-postgresql on-mariadb console-itself plugins $(PAGES) wheel soak mutants core docs stubs SAMPLE=$(MISTAKES)
 	@$(STAGES) table
 
-# most of it waits: for clocks, and for processes that it starts
 long: $(READY)
-	$(PYTEST) -n 3 --dist loadfile -m 'long and not nightly'
+	$(PYTEST) -n $(SUITE_JOBS) --dist loadfile -m 'long and not nightly'
 
 # the rest of what is known to find faults, for hours in which nothing waits: many examples, all generations of other executors, a million
 # rows, 64 nodes, schemathesis at length, every mistake of tests/mutants, seeds of random faults, guards taken out of nodes
