@@ -278,6 +278,7 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
 """Tests out of files that are about something else: races, order, texts, and what is written in batches."""
 
 PLACES: Final = (*WHOLE, *(f"{file}::{test}" for file, tests in SOME.items() for test in tests))
+LAST_FAILED: Final = "--last-failed"
 PACKAGES: Final = {"mariadb": "mariadb-server", "postgresql": "postgresql"}
 
 
@@ -286,8 +287,16 @@ def main(backend: str, *arguments: str) -> int:
     if not servers.is_installed(backend):
         print(f"{backend} is not tested: the Debian package {PACKAGES[backend]} is not installed")
         return int(bool(os.environ.get("REQUIRE_SERVERS")))
-    command = [sys.executable, "-m", "pytest", "--backend", backend, *arguments, *PLACES]
+    command = [sys.executable, "-m", "pytest", "--backend", backend, *arguments, *places_for(arguments)]
     return subprocess.run(command, check=False).returncode
+
+
+def places_for(arguments: Sequence[str]) -> Sequence[str]:
+    """Return what pytest collects; whole files, if it is to run what failed before.
+
+    Then it collects nothing of files in which no test failed, and refuses a place that names a test of theirs.
+    """
+    return tuple(dict.fromkeys(place.partition("::")[0] for place in PLACES)) if LAST_FAILED in arguments else PLACES
 
 
 if __name__ == "__main__":

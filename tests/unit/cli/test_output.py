@@ -37,12 +37,12 @@ def test_a_terminal_gets_a_line_and_colours_if_it_has_them(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("encoding", "shown"), [("latin-1", b"caf\xe9 ??"), ("gbk", b"caf\xa8\xa6 \xd6\xd0\xce\xc4")])
+@pytest.mark.parametrize(("encoding", "shown"), [("latin-1", b"\xe9 ??"), ("gbk", b"\xa8\xa6 \xd6\xd0\xce\xc4")])
 def test_u26_letters_that_a_terminal_lacks_end_no_command(encoding: str, shown: bytes) -> None:
     """A name with letters of both: of Latin-1 the Chinese ones are missing, and a bird of both."""
     code = (
         "import typer; from xwheel.cli import main\n"
-        "main.app = lambda: typer.echo('caf\\xe9 \\u4e2d\\u6587 \\U0001f426')\n"
+        "main.app = lambda: typer.echo('\\xe9 \\u4e2d\\u6587 \\U0001f426')\n"
         "main.main()"
     )
     variables = {**os.environ, "PYTHONIOENCODING": encoding}
