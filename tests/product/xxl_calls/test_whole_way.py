@@ -51,7 +51,11 @@ def test_from_the_first_token_to_the_last_call(tmp_path: Path, new_database: Cal
     node.start()
     try:
         # the printed token is lost: the command line makes another one while the node runs
-        assert [line.partition(" (")[0] for line in announced] == ["management token", "password of the account admin"]
+        assert [line.partition(" (")[0] for line in announced] == [
+            "management token",
+            "password of the account admin",
+            "console",
+        ]
         ops = {"Authorization": "Bearer " + xwheel(url, "token", "create", "ops")["token"]}
         management = f"http://127.0.0.1:{node.management.port}/api/v1"
         wait_until(lambda: requests.get(f"{management}/groups", headers=ops, timeout=60).ok)

@@ -144,9 +144,13 @@ def start_with(
 
 
 def check_is_there(db: Database) -> None:
-    """Refuse a file that is not there, which SQLite would make; raises SchemaError."""
+    """Refuse a file that is not there, which SQLite would make; raises SchemaError.
+
+    Where its folder is missing, too, or a URI names it, SQLite itself makes none, and says why.
+    """
     place = place_of(db.engine.url)
-    if db.backend == "sqlite" and not Path(place).exists():
+    is_plain = db.backend == "sqlite" and not (db.engine.url.database or "").startswith("file:")
+    if is_plain and Path(place).parent.is_dir() and not Path(place).exists():
         raise SchemaError(
             f"there is no database {place}: name another one with --config or --database, or make it with 'xwheel db "
             "upgrade'"
