@@ -69,4 +69,4 @@ def test_u21_a_row_of_the_readme_installs_and_works(case: str, wheels: Path, tmp
     if "cli" not in case:
         run(tmp_path, variables, "xwheel", "db", "upgrade", "--database", f"sqlite:///{tmp_path / 'x.db'}")
         if "core" not in case:
-            run(tmp_path, variables, "xwheel", "quickstart", "--seconds", "3", "--data-dir", str(tmp_path / "data"))
+            run(tmp_path, variables, "xwheel", "quickstart", "--seconds", "5", "--data-dir", str(tmp_path / "data"))
