@@ -1,7 +1,7 @@
-"""What lets somebody in later is made by who is there: every route that makes such a thing, with every credential.
+"""Passwords, tokens and secrets are made by a person who is there: every route that makes one, with every credential.
 
-The routes are read from the application: one that answers with a secret, or that changes sign-ins, tokens, secrets or
-accounts, and stands in no table here, fails.
+The routes are read from the application. A route that answers with a secret, or that changes sign-ins, tokens, secrets
+or accounts, must stand in a table here.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class PlainGroup(TyperGroup):
         return LazyCommands(cmd_name, place)
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Return the command that arguments name; one that is not there is refused with names that look like it."""
+        """Return the command that the arguments name. The error for an unknown name suggests names like it."""
         try:
             return super().resolve_command(ctx, args)
         except USAGE_ERROR as error:

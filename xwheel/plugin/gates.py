@@ -52,8 +52,8 @@ class IdentifiesCallers(Protocol):
         an error with an attribute ``caller``, an ``Actor``, says who that was or should have been. If it raises
         anything that is none of xwheel's errors, or returns anything else, no one is let in by it.
 
-        A person makes what lets somebody in, such as a token, only while the actor is ``confirmed``: set it for who
-        showed within the last minutes that they are there.
+        A token, and whatever else lets somebody in, is made by a person only while the actor is ``confirmed``. Set that
+        for a person who typed the password within the last minutes, or showed in another way who they are.
 
         Raises:
             AuthError: It shows something of this gate's, which is wrong or has ended.

@@ -94,10 +94,6 @@ class AuditTrail(RecordsDeeds):
         except PluginError as error:
             logger.error("a refused call is not recorded: %s", error)
 
-    def hanging(self) -> int:
-        """Return how many calls of the recorder were left behind and have not come back."""
-        return self._threads.hanging()[self._what] if self._threads is not None else 0
-
     def _ask(self, work: Callable[[], T]) -> T:
         """Return what the recorder answers; one that is not trusted has a time for it, since rows are locked.
 

@@ -31,14 +31,14 @@ class PasswordsBusyError(BusyError):
 
 
 class _Asked:
-    """How often addresses asked lately, those that were refused included; the address that asked last at the end."""
+    """How often each address asked lately. Calls that were refused count, too. The address that asked last stands last."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def note(self, peer: str) -> float:
-        """Count one more time that an address asks; return how often it did before, with what is long ago left out."""
+        """Count that an address asks once more. Return how often it had asked lately before."""
         now_ms = self._clock.monotonic_ms()
         times, at_ms = self._known.pop(peer, (0.0, now_ms))
         times = max(0.0, times - (now_ms - at_ms) / FORGOTTEN_MS)
@@ -63,8 +63,8 @@ class _Waiting:
 class PasswordPlaces:
     """Places for judging and hashing passwords, which takes a core and memory for longer than anything else does.
 
-    Who asked least lately comes first, and takes the turn of who asked most where no more may wait: some addresses that
-    ask all the time keep no one else out.
+    The address that asked least lately comes first. Where no more callers may wait, it takes the turn of the address
+    that asked most. So a few addresses that ask all the time keep nobody else out.
 
     Thread-safety: every method may be called by any thread.
 
@@ -108,7 +108,7 @@ class PasswordPlaces:
 
     @contextmanager
     def hold(self, address: str) -> Iterator[None]:
-        """Hold a place as long as the block lasts; wait for one, after those who asked less often lately, or before.
+        """Hold a place as long as the block lasts. Wait for it while addresses that asked less often lately come first.
 
         Args:
             address: Who asks; a /64 network of IPv6 counts as one.
@@ -146,7 +146,7 @@ class PasswordPlaces:
         raise PasswordsBusyError(f"no password could be judged within {self._wait_s:g} s: ask again in a moment")
 
     def _make_room(self, mine: _Waiting) -> None:
-        """Refuse the caller whose address asked most lately, the latest one of several: this one, or one that waits."""
+        """Refuse the caller whose address asked most lately: this one, or one that waits. Of equals, the latest."""
         most = max(reversed(self._waiting), key=lambda other: other.asked)
         if most.asked <= mine.asked:
             raise PasswordsBusyError(TOO_MANY)

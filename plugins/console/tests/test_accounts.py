@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 from conftest import PASSWORD, Open, Site, Watch, choose, dialog, row, settled, visit
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 from tests.support.console_history import permissions_of
 from xwheel_devtools.testing import wait_until
 
@@ -239,19 +239,25 @@ def test_own_sessions_tokens_and_views_are_kept_in_order(open_page: Open, site: 
     expect(page.locator(".note.good").last).to_contain_text("1 token ended, too")
 
 
-def test_s23_what_lets_somebody_in_takes_the_password_once_more(open_page: Open, site: Site, watch: Watch) -> None:
-    """It is asked for over the form, which keeps what was typed, and then not again for some minutes."""
-    watch.allowed += ["401", "403", "422"]
-    site.account("maker", role="admin")
+def asked_who_it_is(open_page: Open, site: Site, name: str, token: str) -> tuple[Page, Locator]:
+    """Sign in as a new admin and send the form of a token; return the page, which asks who that is, and the form."""
+    site.account(name, role="admin")
     page = open_page("/accounts/tokens", name=None)
-    page.get_by_label("Name").fill("maker")
+    page.get_by_label("Name").fill(name)
     page.get_by_label("Password", exact=True).fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("button", name="New token").click()
     form = page.locator("dialog[open]").first
-    form.get_by_label("Name", exact=True).fill("asked")
+    form.get_by_label("Name", exact=True).fill(token)
     form.get_by_role("button", name="Create").click()
     expect(page.get_by_role("heading", name="Show that it is you")).to_be_visible()
+    return page, form
+
+
+def test_s23_what_lets_somebody_in_takes_the_password_once_more(open_page: Open, site: Site, watch: Watch) -> None:
+    """It is asked for over the form, which keeps what was typed, and then not again for some minutes."""
+    watch.allowed += ["401", "403", "422"]
+    page, form = asked_who_it_is(open_page, site, "maker", token="asked")
     expect(dialog(page).get_by_role("button", name="Go on")).to_be_disabled()
     dialog(page).get_by_label("Your password").fill("not this one at all")
     dialog(page).get_by_role("button", name="Go on").click()
@@ -269,16 +275,7 @@ def test_s23_what_lets_somebody_in_takes_the_password_once_more(open_page: Open,
 
 def test_s23_who_does_not_type_it_changes_nothing_and_loses_nothing(open_page: Open, site: Site, watch: Watch) -> None:
     watch.allowed += ["401", "403"]
-    site.account("leaver", role="admin")
-    page = open_page("/accounts/tokens", name=None)
-    page.get_by_label("Name").fill("leaver")
-    page.get_by_label("Password", exact=True).fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("button", name="New token").click()
-    form = page.locator("dialog[open]").first
-    form.get_by_label("Name", exact=True).fill("unmade")
-    form.get_by_role("button", name="Create").click()
-    expect(page.get_by_role("heading", name="Show that it is you")).to_be_visible()
+    page, form = asked_who_it_is(open_page, site, "leaver", token="unmade")
     dialog(page).get_by_role("button", name="Cancel").click()
     expect(form.get_by_role("alert")).to_contain_text("Nothing was done.")
     expect(form.get_by_label("Name", exact=True)).to_have_value("unmade")

@@ -195,7 +195,8 @@ def test_s26_a_recorder_that_hangs_holds_a_transaction_for_its_time_and_is_then_
         return {"notes": [{"action": "late", "detail": "{}"}]}
 
     recorder = NoteRecorder(Answers(answer))
-    trail = trail_of(db, recorder, PluginThreads(0.05))
+    threads = PluginThreads(0.05)
+    trail = trail_of(db, recorder, threads)
     for _ in range(MOST_HANGING):
         with pytest.raises(NotRecordedError, match="did not answer within 0.05 s"):
             save(db, trail)
@@ -207,7 +208,7 @@ def test_s26_a_recorder_that_hangs_holds_a_transaction_for_its_time_and_is_then_
     db.transaction(lambda conn: settings.insert_setting(conn, "other", "1"))
     assert is_saved(db, "other")
     hangs.set()
-    wait_until(lambda: not trail.hanging())
+    wait_until(lambda: not threads.hanging())
     save(db, trail)
     assert [row["action"] for row in noted(db)] == ["late"]
 

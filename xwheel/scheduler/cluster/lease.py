@@ -30,7 +30,7 @@ GIVE_PAUSE_MS: Final = 20
 # how long a partition may be fenced by no node because its leases cannot be locked; then its holder goes on
 GIVE_LIMIT_MS: Final = 500
 GIVE_REST_MS: Final = 1000  # how long after that it tries again
-MOST_RENEWALS: Final = 10_000  # whose time is remembered, for what a database may have lost
+MOST_RENEWALS: Final = 10_000  # their times are kept: they say what a failover of the database may have lost
 
 
 class _Seen(NamedTuple):
