@@ -51,6 +51,7 @@ ALL_PLUGINS = [path.parent.name for path in sorted(ROOT.glob("plugins/*/pyprojec
 ELSEWHERE = [
     Claim("README.md", "tests/integration/test_install_rows.py", beginning="pip wheel"),
     Claim("docs/tutorial/embedded.md", "tests/integration/test_embedded_tutorial.py"),
+    Claim("docs/howto/backup.md", "tests/integration/test_backup.py"),
     Claim("docs/howto/databases.md", "tests/faults/test_server_galera.py", beginning="[mariadb]"),
     Claim("docs/howto/databases.md", "tests/support/patroni.py", beginning="bootstrap:"),
     Claim("docs/howto/databases.md", "tests/support/between.py", beginning="defaults"),

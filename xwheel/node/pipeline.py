@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from functools import partial
 from threading import Event
 from typing import Final
 
@@ -363,6 +364,13 @@ class Management(ManagementParts, Subsystem):
             Service("set-back", self.set_back.step, clock, stale_ms=UPKEEP_STALE_MS),
             Service("sweep", self.retention.step, clock, stale_ms=UPKEEP_STALE_MS),
         ]
+        if db.backend == "sqlite":
+            self.services.append(Service("checkpoint", partial(_checkpoint, db), clock, stale_ms=REST_STALE_MS))
+
+
+def _checkpoint(db: Database, _now_ms: int) -> int:
+    db.checkpoint()
+    return LONG_REST_MS
 
 
 def check_lease(schedule: ScheduleSection, trigger: TriggerSection) -> None:

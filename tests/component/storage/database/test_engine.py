@@ -6,6 +6,7 @@ import _sqlite3
 import ctypes
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -247,6 +248,25 @@ def test_the_log_of_writes_shrinks_after_a_long_read(sqlite_db: Database) -> Non
     for _ in range(3):
         write(0)  # one empties the log, the next begins it again
     assert log.stat().st_size <= LOG_BYTES
+
+
+def test_u24_a_checkpoint_brings_all_that_is_written_into_the_file_itself(sqlite_db: Database, tmp_path: Path) -> None:
+    """A copy of the file alone had no table at all."""
+
+    def rows_of_a_copy() -> int:
+        copy = tmp_path / "copy.db"
+        copy.write_bytes(Path(str(sqlite_db.path)).read_bytes())
+        with closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as conn:
+            return int(conn.execute("SELECT count(*) FROM sqlite_schema s, pragma_table_info(s.name)").fetchone()[0])
+
+    before = rows_of_a_copy()
+    with sqlite_db.write() as conn:
+        conn.exec_driver_sql("CREATE TABLE filling (content BLOB)")
+    assert rows_of_a_copy() == before
+    with sqlite_db.read() as reader:  # which holds up neither this nor a writer
+        reader.exec_driver_sql("SELECT count(*) FROM filling").scalar_one()
+        sqlite_db.checkpoint()
+        assert rows_of_a_copy() == before + 1
 
 
 def test_a_large_read_leaves_nothing_in_the_cache(sqlite_db: Database) -> None:
