@@ -152,7 +152,10 @@ class NodeApi(Printer):
             FieldError: Several have that name.
         """
         if is_id(text):
-            found: dict[str, Any] = self.call("GET", f"/jobs/{text}")
+            try:
+                found: dict[str, Any] = self.call("GET", f"/jobs/{text}")
+            except NotFoundError as error:
+                raise self._not_found(text, "read as an id") from error
             return found
         matches = self._jobs_named(text, SHOWN_MATCHES + 1)
         if len(matches) > 1:
@@ -186,12 +189,24 @@ class NodeApi(Printer):
         """Return jobs by name or ``app_name/name``; raises NotFoundError if there is none."""
         app_name, slash, name = text.partition("/")
         params["name"] = name if slash else text
-        if slash:
-            params["group_id"] = self.group(app_name)["id"]
-        found = list(self.pages("/jobs", params, limit=limit))
+        try:
+            if slash:
+                params["group_id"] = self.group(app_name)["id"]
+            found = list(self.pages("/jobs", params, limit=limit))
+        except NotFoundError as error:
+            raise self._not_found(text, "read as APP/NAME") from error
         if not found:
-            raise NotFoundError("job", text[:128])
+            raise self._not_found(text, "read as APP/NAME") if slash else NotFoundError("job", text[:128])
         return found
+
+    def _not_found(self, text: str, how: str) -> NotFoundError:
+        """Return the error for a job that is not there; it says how a job that has the whole text as its name is given.
+
+        That one is not taken by itself: a command that changes a job must not change another one than last time.
+        """
+        named = [self.job_name(job["id"]) for job in self.pages("/jobs", {"name": text}, limit=SHOWN_MATCHES)]
+        hint = f" ({how}; the job of that name is {' or '.join(named)})" if named else ""
+        return NotFoundError("job", f"{text[:128]}{hint}")
 
     @cached_property
     def group_names(self) -> dict[int, str]:

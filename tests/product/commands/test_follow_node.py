@@ -159,6 +159,19 @@ def test_u4_runs_of_a_deleted_job_are_listed(node: NodeProcess, xwheel: Callable
     assert xwheel("run", "list", "--job", "99999") == (1, "", "xwheel: job 99999 does not exist\n")
 
 
+@pytest.mark.parametrize(("name", "how"), [("40404", "an id"), ("a/b", "APP/NAME"), ("orders/b", "APP/NAME")])
+def test_u28_a_job_that_is_named_like_something_else_has_its_group_before_the_name(
+    node: NodeProcess, xwheel: Callable[..., tuple[int, str, str]], name: str, how: str
+) -> None:
+    """The name alone is not taken: where an id is gone, a script would change another job than last time."""
+    job_of(node, name, "greet")
+    told = f"xwheel: job {name} (read as {how}; the job of that name is orders/{name}) does not exist\n"
+    assert xwheel("job", "delete", name) == (1, "", told)
+    assert xwheel("run", "list", "--job", name) == (1, "", told)
+    assert xwheel("job", "show", f"orders/{name}")[0] == 0
+    assert xwheel("job", "delete", f"orders/{name}")[0] == 0
+
+
 def test_u5_states_between_commas(node: NodeProcess, xwheel: Callable[..., tuple[int, str, str]]) -> None:
     assert xwheel("run", "list", "--state", "failed,timed_out")[0] == 0
     assert xwheel("run", "list", "--state", "failed", "--state", "lost")[0] == 0
