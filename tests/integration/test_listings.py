@@ -157,7 +157,7 @@ STORIES: dict[str, Story] = {
             "xwheel token create": "(?s)dashboards for viewer everywhere.*editor in orders",
         },
     ),
-    "docs/howto/alarms.md": Story(seen={"xwheel alarm test": "taken", "xwheel alarm rules": "tell the team"}),
+    "docs/howto/alarms.md": Story(seen={"xwheel alarm test": "taken", "xwheel alarm rule list": "tell the team"}),
     "docs/howto/audit.md": Story(
         variables=ON_THE_DATABASE,
         seen={

@@ -37,33 +37,6 @@ app.add_typer(rule_app, name="rule")
 SENT = "sent"
 
 
-@app.command()
-@connected
-def rules(node: NodeApi, job: JobOption = None, group: GroupOption = None, limit: LimitOption = 1000) -> None:
-    """List rules by id."""
-    node.print_list(
-        node.pages("/alarms/rules", _owner(node, job, group), limit=limit),
-        (
-            Column("ID", ALWAYS),
-            Column("NAME", ALWAYS, least=12),
-            Column("FOR", 6, least=10),
-            Column("KINDS", 5, least=8),
-            Column("WHEN", 2),
-            Column("TELLS", 4, least=10),
-            Column("ENABLED", 3),
-        ),
-        lambda rule: (
-            rule["id"],
-            rule["name"],
-            _scope(node, rule),
-            rule["kinds"],
-            rule["when"],
-            [_target(target) for target in rule["targets"]],
-            rule["enabled"],
-        ),
-    )
-
-
 @app.command("list")
 @connected
 def list_alarms(
@@ -177,6 +150,33 @@ def _scope(node: NodeApi, rule: dict[str, Any]) -> str:
 
 def _target(target: dict[str, Any]) -> str:
     return ": ".join([target["channel"], *([" ".join(target["receivers"])] if target["receivers"] else [])])
+
+
+@rule_app.command("list")
+@connected
+def list_rules(node: NodeApi, job: JobOption = None, group: GroupOption = None, limit: LimitOption = 1000) -> None:
+    """List rules by id."""
+    node.print_list(
+        node.pages("/alarms/rules", _owner(node, job, group), limit=limit),
+        (
+            Column("ID", ALWAYS),
+            Column("NAME", ALWAYS, least=12),
+            Column("FOR", 6, least=10),
+            Column("KINDS", 5, least=8),
+            Column("WHEN", 2),
+            Column("TELLS", 4, least=10),
+            Column("ENABLED", 3),
+        ),
+        lambda rule: (
+            rule["id"],
+            rule["name"],
+            _scope(node, rule),
+            rule["kinds"],
+            rule["when"],
+            [_target(target) for target in rule["targets"]],
+            rule["enabled"],
+        ),
+    )
 
 
 @rule_app.command()

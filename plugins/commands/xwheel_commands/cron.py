@@ -12,21 +12,26 @@ from xwheel.cli.options import PlainJsonOption
 from xwheel.cli.output import print_json
 from xwheel.clock import wall_ms
 from xwheel.errors import FieldError
+from xwheel.model.shorthand import schedule_fields
 
+DIALECTS: Final = {"CRON": "quartz", "UNIX_CRON": "unix"}
 LANGUAGES: Final = ("en", "zh")
 MAX_COUNT: Final = 1000
 
 app = command_group()
 
 Expression = Annotated[str, typer.Argument(metavar="EXPR", help="The expression, in quotes.")]
-Dialect = Annotated[str, typer.Option(help="quartz or unix.")]
+Dialect = Annotated[
+    str | None,
+    typer.Option(help="quartz or unix; by default five fields and @daily are crontab's, six or seven are Quartz's."),
+]
 Zone = Annotated[str, typer.Option("--tz", help="IANA name of the time zone.")]
 
 
 @app.command("next")
 def next_fires(
     expression: Expression,
-    dialect: Dialect = "quartz",
+    dialect: Dialect = None,
     timezone: Zone = "UTC",
     start: Annotated[
         str | None,
@@ -38,6 +43,7 @@ def next_fires(
     """Print the next fires of an expression, those strictly after an instant."""
     from xwheel import cron
 
+    dialect = dialect or _dialect_of(expression)
     schedule, place = cron.parse(expression, dialect, timezone), cron.zone(timezone)
     if not 1 <= count <= MAX_COUNT:
         raise FieldError("-n", f"must be a whole number from 1 to {MAX_COUNT}, not {count}")
@@ -65,7 +71,7 @@ def next_fires(
 @app.command()
 def explain(
     expression: Expression,
-    dialect: Dialect = "quartz",
+    dialect: Dialect = None,
     timezone: Zone = "UTC",
     language: Annotated[str, typer.Option("--lang", help="en, zh or both.")] = "both",
     as_json: PlainJsonOption = False,
@@ -75,6 +81,7 @@ def explain(
 
     if language not in {*LANGUAGES, "both"}:
         raise FieldError("--lang", f"is one of {', '.join(LANGUAGES)} or both, not {language[:40]!r}")
+    dialect = dialect or _dialect_of(expression)
     schedule = cron.parse(expression, dialect, timezone)
     words = {name: schedule.describe(name) for name in LANGUAGES if language in {name, "both"}}
     if as_json:
@@ -83,6 +90,11 @@ def explain(
         return
     for sentence in words.values():
         typer.echo(sentence)
+
+
+def _dialect_of(expression: str) -> str:
+    """Return how ``xwheel job create --cron`` would read an expression."""
+    return DIALECTS[schedule_fields({"cron": expression})["schedule_type"]]
 
 
 def _instant_ms(text: str, place: ZoneInfo) -> int:

@@ -54,9 +54,9 @@ def test_alarms_are_told_listed_and_tested(channels: None, xwheel: Shell) -> Non
     assert xwheel("job", "create", "nightly", "--group", "orders", "--set", "handler=h")[0] == 0
     rule_for = ("alarm", "rule", "create", "orders", "--group", "orders")
     rule = parsed(xwheel(*rule_for, "--kinds", "refused", "--to", "shout=ops,dev", "--json"))
-    (row,) = xwheel("alarm", "rules", "--group", "orders")[1].splitlines()[1:]
+    (row,) = xwheel("alarm", "rule", "list", "--group", "orders")[1].splitlines()[1:]
     assert row.split() == f"{rule['id']} orders group orders refused last shout: ops dev yes".split()
-    assert parsed(xwheel("alarm", "rules", "--job", "nightly", "--json")) == []
+    assert parsed(xwheel("alarm", "rule", "list", "--job", "nightly", "--json")) == []
 
     # there is no executor to run it
     assert xwheel("job", "run", "nightly", "--wait")[0] == 1

@@ -49,8 +49,8 @@ def test_next_prints_five_local_times_from_now_on(xwheel: Shell) -> None:
     ]
 
 
-def test_next_takes_the_unix_dialect_a_start_and_a_number(xwheel: Shell) -> None:
-    words = ("next", "30 9 * * 1-5", "--dialect", "unix", "-n", "2", "--tz", "Europe/Berlin", "--from")
+def test_u26_next_takes_five_fields_as_job_create_does_and_a_start_and_a_number(xwheel: Shell) -> None:
+    words = ("next", "30 9 * * 1-5", "-n", "2", "--tz", "Europe/Berlin", "--from")
     assert lines(xwheel(*words, "2026-03-27T09:30")) == ["2026-03-30T09:30:00+02:00", "2026-03-31T09:30:00+02:00"]
     assert lines(xwheel(*words, "2026-03-27T08:29:59Z"))[0] == "2026-03-27T09:30:00+01:00"
     assert lines(xwheel(*words, str(NOW))) == ["2026-01-01T09:30:00+01:00", "2026-01-02T09:30:00+01:00"]
@@ -81,7 +81,7 @@ def test_explain_speaks_english_and_chinese(xwheel: Shell) -> None:
     assert lines(xwheel(*quartz)) == [english, chinese]
     assert lines(xwheel(*quartz, "--lang", "en")) == [english]
     assert lines(xwheel(*quartz, "--lang", "zh")) == [chinese]
-    assert lines(xwheel("explain", "0 9 * * 1-5", "--dialect", "unix", "--lang", "both")) == [english, chinese]
+    assert lines(xwheel("explain", "0 9 * * 1-5", "--lang", "both")) == [english, chinese]
 
 
 def test_explain_as_json(xwheel: Shell) -> None:
@@ -102,7 +102,9 @@ def test_explain_as_json(xwheel: Shell) -> None:
         (("next", "0 0 0 * * ? *\nx"), "expression"),
         (("next", "*" * 10_000), "expression"),
         (("next", "0 0 9 * * ?", "--dialect", "unix"), "expression"),
-        (("next", "0 9 * * *"), "expression"),
+        (("next", "0 9 * *"), "expression"),
+        (("next", "0 9 * * *", "--dialect", "quartz"), "expression"),
+        (("explain", "0 0 9 * * ?", "--dialect", "unix"), "expression"),
         (("next", "0 0 9 * * ?", "--dialect", "java"), "dialect"),
         (("next", "0 0 9 * * ?", "--tz", "Mars/Olympus"), "timezone"),
         (("next", "0 0 9 * * ?", "--tz", ""), "timezone"),
@@ -147,7 +149,7 @@ def test_u6_the_shell_completes_commands_and_options(line: str, wanted: set[str]
 @pytest.mark.processes
 def test_words_need_a_library() -> None:
     assert_hint(
-        "cron explain --dialect unix @daily",
+        "cron explain @daily",
         "cron_descriptor",
         "cli",
         "describing a cron expression needs cron_descriptor, which is not installed",
