@@ -31,7 +31,7 @@ class PasswordsBusyError(BusyError):
 
 
 class _Asked:
-    """How often each address asked lately. Calls that were refused count, too. The address that asked last stands last."""
+    """How often each address asked lately; refused calls count, too. The address that asked last stands last."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
