@@ -52,6 +52,7 @@ WHOLE: Final = (
     f"{REPORTS}/test_sweep.py",
     f"{REPORTS}/test_tables.py",
     f"{RUN_LOGS}/test_tables.py",
+    "tests/integration/test_backup.py",
     "tests/integration/test_chain_crash.py",
     "tests/integration/test_databases.py",
     f"{DECLARED}/test_declaration_rows.py",
