@@ -119,9 +119,12 @@ class Engine:
         return period, wall, min(year_of(wall // DAY) + HORIZON_YEARS, LAST_YEAR)
 
     def _remember(self, midnight: int, period: Period) -> None:
-        """Keep a matching day for the next call, if all of it lies in one period."""
+        """Keep a matching day for the next call, if one period has all of it and the second before.
+
+        What a missing hour before it would have held is due at its first second, in the Unix dialect.
+        """
         start = midnight - period.offset
-        if start >= period.start and midnight + DAY <= period.own_end:
+        if start > period.start and midnight + DAY <= period.own_end:
             self._midnight = start
         else:
             self._midnight = _NEVER

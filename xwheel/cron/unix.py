@@ -77,6 +77,10 @@ class UnixSchedule(Engine):
         if start is None:
             return None
         period, wall, limit = start
+        if second == period.start:
+            before = self._zone.period(second - 1)
+            if before.offset < period.offset:  # what was due in the missing hour is due now
+                period, wall = before, max(second + before.offset, 0)
         while True:
             match = self._next_wall(max(wall, 0), limit)
             if match < 0:
