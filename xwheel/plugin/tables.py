@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -47,8 +47,9 @@ class Tables(Protocol):
     any other database that lacks one. Texts compare by bytes on every server, as those of xwheel's tables do.
     """
 
-    #: the plugin's own name; the names of its tables begin with it and an underscore, or are this name. A table that an
-    #: earlier version of xwheel had itself keeps its name: the first migration makes what is not there
+    #: the plugin's own name; the names of its tables begin with it and an underscore, or are this name. What begins with
+    #: the names of two plugins belongs to the longer one. A table that an earlier version of xwheel had itself keeps its
+    #: name: the first migration makes what is not there
     name: str
 
     def migrations(self) -> Sequence[Migration]:
@@ -83,9 +84,15 @@ class KnownTables:
             self._check_columns("of_jobs", item.of_jobs)
             self._check_columns("of_groups", item.of_groups)
 
-    def owns(self, table: str) -> bool:
-        """Return whether a table is the plugin's: its name says so, or it is one that was handed over to it."""
-        return table == self.name or table.startswith(self.prefix) or table in self._handed_over
+    def owns(self, table: str, plugins: Collection[str] = ()) -> bool:
+        """Return whether a table is the plugin's: its name says so, or it is one that was handed over to it.
+
+        Of ``plugins`` that a table's name begins with, it belongs to the one with the longest name.
+        """
+        if table in self._handed_over:
+            return True
+        owners = {name for name in (self.name, *plugins) if table == name or table.startswith(f"{name}_")}
+        return max(owners, key=len, default="") == self.name
 
     def _require(self, holds: bool, words: str) -> None:
         require(holds, f"tables {self.name}: {words}")

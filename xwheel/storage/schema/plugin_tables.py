@@ -30,9 +30,11 @@ def upgrade(db: Database, tables: Mapping[str, Tables]) -> dict[str, list[str]]:
     """
     applied: dict[str, list[str]] = {}
     failed: list[SchemaError] = []
+    with db.read() as conn:
+        plugins = _plugins_of(conn, tables)
     for name, item in sorted(tables.items()):
         try:
-            if done := _upgrade_one(db, KnownTables(item)):
+            if done := _upgrade_one(db, KnownTables(item), plugins):
                 applied[name] = done
         except SchemaError as error:
             failed.append(error)
@@ -50,9 +52,10 @@ def check(db: Database, tables: Mapping[str, Tables]) -> None:
     if not tables:
         return
     with db.read() as conn:
-        there = table_names(conn)
+        there, plugins = table_names(conn), _plugins_of(conn, tables)
         for name, item in sorted(tables.items()):
             known = KnownTables(item)
+            _refuse_tables_of_others(known, plugins)
             lacking = _lacking(conn, known)
             if lacking:
                 raise SchemaError(
@@ -70,15 +73,15 @@ def unknown_in(db: Database, tables: Mapping[str, Tables]) -> dict[str, Tables]:
     if not tables:
         return {}
     with db.read() as conn:
-        known = set(conn.scalars(select(plugin_migration.c.plugin).distinct()))
+        known = _plugins_of(conn)
     return {name: item for name, item in tables.items() if name not in known}
 
 
 def warn_of_absent(db: Database, known: Collection[str]) -> None:
     """Log which plugins have tables in the database and are none of these, which are installed or knowingly missing."""
     with db.read() as conn:
-        found = conn.scalars(select(plugin_migration.c.plugin).distinct()).all()
-    for name in sorted(set(found).difference(known)):
+        found = _plugins_of(conn)
+    for name in sorted(found.difference(known)):
         logger.warning(
             "plugin %s has tables in the database and is not installed here, so this node does nothing of what it is "
             "for: install it, or name it in plugins.tolerate if it is meant to be missing",
@@ -86,25 +89,40 @@ def warn_of_absent(db: Database, known: Collection[str]) -> None:
         )
 
 
-def _upgrade_one(db: Database, known: KnownTables) -> list[str]:
+def _plugins_of(conn: Connection, further: Collection[str] = ()) -> set[str]:
+    """Return the plugins that have tables in the database, and further ones."""
+    return {*conn.scalars(select(plugin_migration.c.plugin).distinct()), *further}
+
+
+def _refuse_tables_of_others(known: KnownTables, plugins: Collection[str]) -> None:
+    for table in known.tables:
+        if not known.owns(table, plugins):
+            raise SchemaError(
+                f"plugin {known.name}: its table {table} has a name that belongs to another plugin, which is in this "
+                "database or installed here: give it another name"
+            )
+
+
+def _upgrade_one(db: Database, known: KnownTables, plugins: Collection[str]) -> list[str]:
     for table in sorted(OURS):
         if known.owns(table):
             raise SchemaError(
                 f"plugin {known.name}: xwheel's own table {table} has its name, or begins with {known.prefix}: give it "
                 "another name"
             )
+    _refuse_tables_of_others(known, plugins)
     done: list[str] = []
     while True:
         with _blaming(known, done), alone(db) as conn:
             if not (lacking := _lacking(conn, known)):
                 return done
             done.append(lacking[0].name)
-            _apply(conn, known, lacking[0])
+            _apply(conn, known, lacking[0], plugins)
 
 
-def _apply(conn: Connection, known: KnownTables, migration: Migration) -> None:
+def _apply(conn: Connection, known: KnownTables, migration: Migration, plugins: Collection[str]) -> None:
     before = table_names(conn)
-    with _guarding_names(known):
+    with _guarding_names(known, plugins):
         try:
             migration.apply(conn)
         except (SchemaError, KeyboardInterrupt):
@@ -112,9 +130,9 @@ def _apply(conn: Connection, known: KnownTables, migration: Migration) -> None:
         except BaseException as error:
             raise SchemaError(" ".join(error_words(error).split())) from error
     after = table_names(conn)
-    strange = sorted(name for name in before ^ after if not known.owns(name))
+    strange = sorted(name for name in before ^ after if not known.owns(name, plugins))
     if strange:
-        raise SchemaError(f"it made or dropped {strange[0]}, which does not begin with {known.prefix}")
+        raise SchemaError(f"it made or dropped {strange[0]}, {_why(strange[0], known)}")
     values = {"plugin": known.name, "name": migration.name, "position": known.migrations.index(migration)}
     conn.execute(insert(plugin_migration).values({**values, "applied_ms": SystemClock().now_ms()}))
 
@@ -135,15 +153,20 @@ def _blaming(known: KnownTables, done: list[str]) -> Iterator[None]:
         ) from error
 
 
+def _why(table: str, known: KnownTables) -> str:
+    """Return why a table is not the plugin's."""
+    return "which is another plugin's" if known.owns(table) else f"which does not begin with {known.prefix}"
+
+
 @contextmanager
-def _guarding_names(known: KnownTables) -> Iterator[None]:
+def _guarding_names(known: KnownTables, plugins: Collection[str]) -> Iterator[None]:
     """Refuse a table of another name before it is made, and let texts of those that are made compare by bytes."""
     # those of the plugin's own objects, with which the process goes on asking, maybe another database
     types: list[tuple[Column[Any], Any]] = []
 
     def before_create(table: Table, conn: Connection, **more: Any) -> None:
-        if not known.owns(table.name):
-            raise SchemaError(f"it makes the table {table.name}, which does not begin with {known.prefix}")
+        if not known.owns(table.name, plugins):
+            raise SchemaError(f"it makes the table {table.name}, {_why(table.name, known)}")
         types.extend((column, column.type) for column in table.columns)
         set_collation(table, conn, **more)
 

@@ -162,6 +162,39 @@ def test_a_table_of_another_name_is_not_made(db: Database) -> None:
     assert _tables(db) == before
 
 
+class Boxes(Toys):
+    """Tables of a plugin whose name begins with that of the other."""
+
+    name = "toys_box"
+
+
+@pytest.mark.parametrize("installed", [True, False], ids=["installed", "in the database"])
+def test_n43_a_table_belongs_to_the_plugin_with_the_longest_name(db: Database, installed: bool) -> None:
+    """``toys`` could write and drop what is ``toys_box``'s."""
+    theirs = Table("toys_box_lid", MetaData(), Column("id", Integer, primary_key=True))
+    boxes = {"toys_box": Boxes(Migration("0001", theirs.create), tables=("toys_box_lid",))}
+    plugin_tables.upgrade(db, boxes)
+    both = boxes if installed else {}
+
+    def make(conn: Any) -> None:
+        Table("toys_box_hinge", MetaData(), Column("id", Integer, primary_key=True)).create(conn)
+
+    before = _tables(db)
+    for step, words in (
+        (theirs.drop, "it made or dropped toys_box_lid, which is another plugin's"),
+        (make, "it makes the table toys_box_hinge, which is another plugin's"),
+    ):
+        with pytest.raises(SchemaError, match=f"plugin toys: migration 0001 failed: {words}"):
+            plugin_tables.upgrade(db, {**both, "toys": Toys(Migration("0001", step))})
+        assert _tables(db) == before
+    named = {**both, "toys": Toys(tables=("toys_thing", "toys_box_lid"))}
+    for use in (plugin_tables.upgrade, plugin_tables.check):
+        with pytest.raises(SchemaError, match="plugin toys: its table toys_box_lid has a name that belongs to another"):
+            use(db, named)
+    assert plugin_tables.upgrade(db, {**both, "toys": Toys()}) == {"toys": [FIRST.name]}
+    plugin_tables.check(db, {**both, "toys": Toys()})
+
+
 def test_a_table_that_was_xwheels_once_is_taken_over_with_what_is_in_it(db: Database) -> None:
     name = sorted(HANDED_OVER)[0]
     former = Table(name, MetaData(), Column("id", Integer, primary_key=True))
