@@ -47,9 +47,9 @@ class Tables(Protocol):
     any other database that lacks one. Texts compare by bytes on every server, as those of xwheel's tables do.
     """
 
-    #: the plugin's own name; the names of its tables begin with it and an underscore, or are this name. What begins with
-    #: the names of two plugins belongs to the longer one. A table that an earlier version of xwheel had itself keeps its
-    #: name: the first migration makes what is not there
+    #: the plugin's own name; the names of its tables begin with it and an underscore, or are this name. What begins
+    #: with the names of two plugins belongs to the longer one. A table that an earlier version of xwheel had itself
+    #: keeps its name: the first migration makes what is not there
     name: str
 
     def migrations(self) -> Sequence[Migration]:

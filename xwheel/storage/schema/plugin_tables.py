@@ -160,7 +160,10 @@ def _why(table: str, known: KnownTables) -> str:
 
 @contextmanager
 def _guarding_names(known: KnownTables, plugins: Collection[str]) -> Iterator[None]:
-    """Refuse a table of another name before it is made, and let texts of those that are made compare by bytes."""
+    """Refuse a table of another name before it is made or dropped, which MariaDB takes back at no end of a transaction.
+
+    Texts of those that are made compare by bytes.
+    """
     # those of the plugin's own objects, with which the process goes on asking, maybe another database
     types: list[tuple[Column[Any], Any]] = []
 
@@ -170,11 +173,17 @@ def _guarding_names(known: KnownTables, plugins: Collection[str]) -> Iterator[No
         types.extend((column, column.type) for column in table.columns)
         set_collation(table, conn, **more)
 
+    def before_drop(table: Table, _conn: Connection, **_more: Any) -> None:
+        if not known.owns(table.name, plugins):
+            raise SchemaError(f"it drops the table {table.name}, {_why(table.name, known)}")
+
     event.listen(Table, "before_create", before_create)
+    event.listen(Table, "before_drop", before_drop)
     try:
         yield
     finally:
         event.remove(Table, "before_create", before_create)
+        event.remove(Table, "before_drop", before_drop)
         for column, kind in reversed(types):
             column.type = kind
 

@@ -181,7 +181,7 @@ def test_n43_a_table_belongs_to_the_plugin_with_the_longest_name(db: Database, i
 
     before = _tables(db)
     for step, words in (
-        (theirs.drop, "it made or dropped toys_box_lid, which is another plugin's"),
+        (theirs.drop, "it drops the table toys_box_lid, which is another plugin's"),
         (make, "it makes the table toys_box_hinge, which is another plugin's"),
     ):
         with pytest.raises(SchemaError, match=f"plugin toys: migration 0001 failed: {words}"):
