@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
+
 import pytest
+from sqlalchemy import Connection
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import MisfirePolicy, Origin, Run, RunState
 from xwheel.scheduler.jobs import pause
-from xwheel.storage import jobs
+from xwheel.storage import jobs, runs
+
+HELD_S = 0.5
+"""How long a claim stays in its transaction: without the lock of the leases a pause is over by then."""
 
 
 def go(node: HandNode, duration_ms: int, step_ms: int = 100) -> list[int]:
@@ -52,6 +59,27 @@ def test_planned_fires_return_to_their_jobs(node: HandNode) -> None:
     assert {(run.state, run.reason, run.origin_key == -run.id) for run in node.runs()} == {
         (RunState.CANCELLED, "paused", True)
     }
+
+
+def test_n45_a_claim_that_is_under_way_when_schedules_are_paused_leaves_no_fire(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pause waits for it, by the rows of the leases: else it takes back what is planned, and then more is."""
+    job = node.job(schedule_conf="1")
+    pausing = threading.Thread(target=node.scheduler.management.schedules.pause)
+
+    def insert(conn: Connection, planned: Sequence[Run]) -> None:
+        if planned and pausing.ident is None:
+            pausing.start()
+            pausing.join(HELD_S)
+        insert_runs(conn, planned)
+
+    insert_runs = runs.insert_runs
+    monkeypatch.setattr(runs, "insert_runs", insert)
+    node.plan()
+    pausing.join()
+    assert {(run.state, run.reason) for run in node.runs()} == {(RunState.CANCELLED, "paused")}
+    assert node.load(job.id).next_fire_ms == NOW + 1000
 
 
 def test_a_short_pause_delays_fires_and_loses_none(node: HandNode) -> None:
