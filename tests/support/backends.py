@@ -129,7 +129,6 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_many_open_runs_are_read_in_batches",
         "test_a_job_that_does_not_run_is_told_once_and_again_after_it_ran",
     ),
-    f"{SCHEDULER}/jobs/test_pause.py": ("test_n45_a_claim_that_is_under_way_when_schedules_are_paused_leaves_no_fire",),
     f"{SCHEDULER}/check/test_foreign.py": (
         "test_n28_a_run_that_is_sent_while_a_kill_is_on_its_way_does_not_count_as_killed",
         "test_n28_a_kill_that_comes_while_a_check_is_claimed_is_not_forgotten",
