@@ -69,9 +69,9 @@ run rerun 1 | run log 1 | run log 1 --tail 5 | run log 1 --search words | run ki
 calendar save free --file {calendar}
 job preview --every 9s --from 2030-01-01 --set anchor_ms=1 --set start_ms=1 {more}
 calendar list | calendar show free | calendar delete free
-alarm rule create tell --kinds failed --job nightly | alarm rules | alarm rule show 1 | alarm rule edit 1 --silent
+alarm rule create tell --kinds failed --job nightly | alarm rule list | alarm rule show 1 | alarm rule edit 1 --silent
 alarm rule delete 1 | alarm list --job nightly --run 1 --notice 1 | alarm list --group orders
-alarm rules --job nightly | alarm rules --group orders
+alarm rule list --job nightly | alarm rule list --group orders
 alarm attempts --alarm 1 --job nightly | alarm attempts --group orders | alarm show 999 | alarm test nowhere
 job versions nightly | job versions nightly 1 | job diff nightly | job diff nightly 2 --against 1
 job rollback nightly 1 --reason tests | why nightly | why nightly 1h

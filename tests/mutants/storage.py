@@ -318,4 +318,25 @@ MISTAKES: Final = [
         why="A server that is slow once ends a split brain that goes on.",
         tests=("tests/unit/storage/database/test_servers.py",),
     ),
+    Mistake(
+        file="xwheel/plugin/tables.py",
+        old='        return max(owners, key=len, default="") == self.name',
+        new="        return self.name in owners",
+        why="A plugin drops the tables of one whose name begins with its own (N43).",
+        tests=("tests/component/storage/schema/test_plugin_tables.py",),
+    ),
+    Mistake(
+        file="xwheel/storage/schema/plugin_tables.py",
+        old='    event.listen(Table, "before_drop", before_drop)\n',
+        new='    event.listen(Table, "before_create", before_create)\n',
+        why="A table of another plugin is gone on a server before its drop is refused (N43).",
+        tests=("tests/component/storage/schema/test_plugin_tables.py",),
+    ),
+    Mistake(
+        file="xwheel/storage/database/engine.py",
+        old='            driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()',
+        new="            del driver",
+        why="What is written stays in the log next to a SQLite file, and a copy of the file lacks it (U24).",
+        tests=("tests/component/storage/database/test_engine.py",),
+    ),
 ]

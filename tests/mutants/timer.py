@@ -171,10 +171,24 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/cron/quartz_search.py",
-        old="if start >= period.start and midnight + DAY <= period.own_end:",
-        new="if start >= period.start:",
+        old="if start > period.start and midnight + DAY <= period.own_end:",
+        new="if start > period.start:",
         why="A day on which clocks are changed would be remembered as one without a change.",
         tests=("tests/unit/cron/test_schedule.py::test_daylight_saving_days",),
+    ),
+    Mistake(
+        file="xwheel/cron/quartz_search.py",
+        old="if start > period.start and midnight + DAY <= period.own_end:",
+        new="if start >= period.start and midnight + DAY <= period.own_end:",
+        why="A remembered day hides what an hour before it held that the clocks left out.",
+        tests=("tests/unit/cron/test_crontab.py",),
+    ),
+    Mistake(
+        file="xwheel/cron/unix.py",
+        old="        if second == period.start:",
+        new="        if False:",
+        why="What a missing hour held is lost for who asks in its last second.",
+        tests=("tests/unit/cron/test_crontab.py",),
     ),
     Mistake(
         file="xwheel/cron/days.py",

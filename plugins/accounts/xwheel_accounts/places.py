@@ -64,7 +64,7 @@ class PasswordPlaces:
     """Places for judging and hashing passwords, which takes a core and memory for longer than anything else does.
 
     The address that asked least lately comes first. Where no more callers may wait, it takes the turn of the address
-    that asked most. So a few addresses that ask all the time keep nobody else out.
+    that asked most. So a few addresses that ask all the time keep no one else out.
 
     Thread-safety: every method may be called by any thread.
 

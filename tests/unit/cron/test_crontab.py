@@ -110,6 +110,25 @@ def test_no_change_of_any_clock_loses_a_fire(zones: int, changes_each: int) -> N
             check_quartz_around(*expression.split()[:2], zone, at)
 
 
+@pytest.mark.parametrize(
+    ("expression", "zone", "end"),
+    [
+        ("30 2 * * *", "America/New_York", "2025-03-09T07:00:00Z"),
+        ("15,30 23 * * *", "America/Nuuk", "2024-03-31T01:00:00Z"),  # the hour before midnight is left out
+    ],
+)
+def test_what_a_missing_hour_held_fires_when_it_is_over_if_asked_in_its_last_second(
+    expression: str, zone: str, end: str
+) -> None:
+    schedule, end_ms = parse(expression, "unix", zone), int(datetime.fromisoformat(end).timestamp()) * 1000
+    for before_ms in (3_600_000, 1001, 1000, 1):
+        assert schedule.next_ms(end_ms - before_ms) == end_ms
+    following_ms = schedule.next_ms(end_ms)  # of a day that is remembered then
+    assert following_ms is not None
+    assert following_ms > end_ms
+    assert schedule.next_ms(end_ms - 1) == end_ms
+
+
 @given(
     expression=EXPRESSIONS, after_s=st.integers(BEGIN_S // MINUTE_S, END_S // MINUTE_S).map(lambda at: at * MINUTE_S)
 )

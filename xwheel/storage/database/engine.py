@@ -209,7 +209,7 @@ class Database:
     def checkpoint(self) -> None:
         """Write what SQLite's log of writes holds into the file itself, so that a copy of that file alone has it.
 
-        It waits for nobody and nobody waits for it: what a reader still needs stays in the log. Nothing for a server.
+        It waits for no one, and no one waits for it: what a reader still needs stays in the log. Nothing for a server.
         """
         if self._write_lock is None:
             return
