@@ -25,7 +25,7 @@ from xwheel.storage.schema.tables import job
 PAGE = "docs/howto/backup.md"
 SAVE_AND_RESTORE = {
     "sqlite": ("(umask 077; python3", "mkdir lost"),
-    "mysql": ("(umask 077; mariadb-dump", "mariadb --user"),
+    "mysql": ("(umask 077; mariadb-dump", "mariadb --host"),
     "postgresql": ("(umask 077; pg_dump", "createdb"),
 }
 
@@ -59,17 +59,18 @@ def test_u24_what_a_working_node_had_at_the_backup_is_there_after_the_restore(
 ) -> None:
     url = make_url(new_database())
     restored = url if url.get_backend_name() == "sqlite" else url.set(database="restored")
-    words = {"/var/lib/xwheel/xwheel.db": str(url.database), "--user=xwheel": f"--user={url.username}"}
-    words |= {"--username=xwheel": f"--username={url.username}", " xwheel)": f" {url.database})"}
-    words |= {" xwheel >": f" {url.database} >"}
+    words = {
+        "/var/lib/xwheel/xwheel.db": str(url.database),
+        "--host=db.example": f"--host={url.host} --port={url.port}",
+        "--user=xwheel": f"--user={url.username}",
+        "--username=xwheel": f"--username={url.username}",
+        " xwheel)": f" {url.database})",
+        " xwheel >": f" {url.database} >",
+    }
     variables = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{postgresql_place()}:{os.environ['PATH']}",
-        "MYSQL_HOST": str(url.host),
-        "MYSQL_TCP_PORT": str(url.port),
         "MYSQL_PWD": str(url.password),
-        "PGHOST": str(url.host),
-        "PGPORT": str(url.port),
         "PGPASSWORD": str(url.password),
     }
     (tmp_path / "xwheel.toml").touch(0o600)
