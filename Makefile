@@ -29,8 +29,9 @@ CORE := $(VENV)/core/.ready
 # most tests wait for processes and servers more than they compute
 JOBS ?= 4
 NPM := plugins/console/vendor/node_modules/.package-lock.json
-# for each of the suites that run at once
+# for each of the suites that run at once, and for the one that is the last to end
 SUITE_JOBS ?= 2
+LONG_JOBS ?= 3
 # says every few seconds what a silent command does
 NARRATE := PIP_PROGRESS_BAR=off PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COLOR=1 $(PYTHON) tests/support/narrate.py
 # tools that start other tools must find them
@@ -65,7 +66,7 @@ ALONE = tests/test_core_alone.py $(shell grep -rLE --include='test_*.py' 'xwheel
 	tests/unit tests/component/cli tests/component/node tests/component/api/plugins \
 	tests/component/api/v1/test_plugins.py)
 
-.PHONY: run constraints judge midnight check test collect homes twin sizes generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
+.PHONY: run constraints judge midnight check test suite collect homes twin sizes generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
 	mutants bench clean
 
 # stages that run at once; the output of each is shown when it ends
@@ -84,9 +85,12 @@ check: $(TOOLS) lint
 # all that a change must pass, but for what 'gate' runs
 test: $(READY)
 	+$(SIDE_BY_SIDE) 3 homes lint collect
-	$(PYTEST) -n $(JOBS) --dist worksteal -m 'not long' $(ARGS)
-	+$(SIDE_BY_SIDE) 2 types twin
+	+$(MAKE) --no-print-directory --jobs 2 suite types twin
 	@$(STAGES) table
+
+# its dots are shown as they come; the types' check, which has a single thread, runs next to it
+suite: $(READY)
+	$(PYTEST) -n $(JOBS) --dist worksteal -m 'not long' $(ARGS)
 
 # the end of .ci/run: tests that failed once run again, one after the other
 judge:
@@ -134,7 +138,7 @@ gate: $(READY)
 	@$(STAGES) table
 
 long: $(READY)
-	$(PYTEST) -n $(SUITE_JOBS) --dist loadfile -m 'long and not nightly'
+	$(PYTEST) -n $(LONG_JOBS) --dist loadfile --no-loadscope-reorder -m 'long and not nightly'
 
 # the rest of what is known to find faults, for hours in which nothing waits: many examples, all generations of other executors, a million
 # rows, 64 nodes, schemathesis at length, every mistake of tests/mutants, seeds of random faults, guards taken out of nodes
@@ -211,7 +215,7 @@ PAGES := pages-job_package pages-cluster_zookeeper pages-cells
 console: console-itself $(PAGES)
 
 console-itself: $(VENV)/plugins/console/.ready $(NPM)
-	cd plugins/console && $(TESTS) $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n 3 --dist loadfile
+	cd plugins/console && $(TESTS) $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile
 
 pages-%: $(VENV)/plugins/console/.ready
 	cd plugins/$* && $(TESTS) $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile -m '$(NIGHT)' tests/pages

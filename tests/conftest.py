@@ -77,7 +77,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """What runs at night is long, too: what leaves out the long tests leaves it out."""
     for marker in item.iter_markers("nightly_on"):
-        if set(marker.args) & set(map(str, item.callspec.params.values())):  # type: ignore[attr-defined]
+        params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if {*map(str, params), item.config.getoption("backend")}.intersection(marker.args):
             item.add_marker("nightly")
     if item.config.getoption("backend") != "sqlite" and (few := item.get_closest_marker("servers_get")) is not None:
         # the others are about what no database sees: more seeds, other answers of an executor
@@ -129,9 +130,13 @@ def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
 
     Half of the workers begin with those that mostly wait, for processes and servers, the long ones first; the others
     compute meanwhile, and help when they have nothing left. The other tests stay besides those of their module, with
-    which they may share a fixture.
+    which they may share a fixture. Of files with long tests, the one that takes longest begins first.
     """
-    long_first = sorted(items, key=lambda item: item.get_closest_marker("long") is None)
+    seconds: Counter[Path] = Counter()
+    for item in items:
+        if (marker := item.get_closest_marker("long")) is not None:
+            seconds[item.path] += marker.args[0] if marker.args else 1
+    long_first = sorted(items, key=lambda item: (item.get_closest_marker("long") is None, -seconds[item.path]))
     waiting = [item for item in long_first if item.path.parts[len(HERE.parts)] in WAITING]
     computing = [item for item in long_first if item.path.parts[len(HERE.parts)] not in WAITING]
     long = [item for item in waiting if item.get_closest_marker("long") is not None]

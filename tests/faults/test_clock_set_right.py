@@ -60,7 +60,7 @@ def make_jobs(node: NodeProcess) -> dict[str, int]:
     return made
 
 
-@pytest.mark.long
+@pytest.mark.long(80)
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("backend", "days"),

@@ -125,7 +125,7 @@ def killed_at(url: str, journal_path: Path, number: int) -> bool:
     return die_at(url, number, scenario)
 
 
-@pytest.mark.long
+@pytest.mark.long(40)
 @pytest.mark.parametrize("first", [1, *(pytest.param(way, marks=pytest.mark.nightly) for way in range(2, WAYS + 1))])
 def test_what_follows_survives_every_statement(new_database: Callable[[], str], tmp_path: Path, first: int) -> None:
     db = Database(new_database())

@@ -16,7 +16,7 @@ from tests.faults.soak.cluster import databases
 from tests.faults.soak.faults import draw
 from tests.faults.soak.movements import Result, run, too_late
 from tests.faults.soak.seeds import badly_ended
-from tests.support.databases import CleanDatabases
+from tests.support.databases import BACKENDS, CleanDatabases
 from tests.support.verify_world import T, good_world
 
 MOVEMENTS = ("leave", "join", "rolling", "database", "kill", "restart")
@@ -44,8 +44,8 @@ def check_held(result: Result, more_than: int) -> None:
     assert result.verdict.executed == result.verdict.due > more_than
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("breakable", ["mariadb", pytest.param("postgresql", marks=pytest.mark.nightly)], indirect=True)
+@pytest.mark.nightly
+@pytest.mark.parametrize("breakable", sorted(BACKENDS), indirect=True)
 def test_each_due_fire_runs_once_whatever_becomes_of_nodes_and_database(
     breakable: CleanDatabases, tmp_path: Path
 ) -> None:
@@ -55,7 +55,7 @@ def test_each_due_fire_runs_once_whatever_becomes_of_nodes_and_database(
     assert set(result.windows) == set(MOVEMENTS)
 
 
-@pytest.mark.long
+@pytest.mark.long(30)
 def test_the_only_node_on_sqlite_is_killed_and_comes_back(tmp_path: Path) -> None:
     """R18: nothing is skipped when the only node dies and is started again."""
     with databases("sqlite", tmp_path) as fresh:

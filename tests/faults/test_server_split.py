@@ -44,7 +44,7 @@ def second(url: str, folder: Path) -> Iterator[Node]:
         assert node.stop()
 
 
-@pytest.mark.long
+@pytest.mark.long(20)
 def test_two_primaries_are_noticed_and_the_runs_of_the_wrong_one_listed(
     pair: Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -78,7 +78,7 @@ def test_two_primaries_are_noticed_and_the_runs_of_the_wrong_one_listed(
     assert later <= known.keys() | lost  # a request that left before may arrive late
 
 
-@pytest.mark.long
+@pytest.mark.long(20)
 def test_of_two_mariadb_servers_none_is_used_until_one_is_left(
     two: Two, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

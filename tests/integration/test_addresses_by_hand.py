@@ -58,7 +58,7 @@ class Stranger:
             assert json.load(answer)["code"] == 200
 
 
-@pytest.mark.long
+@pytest.mark.long(50)
 def test_its_address_is_entered_and_it_dies_and_comes_back(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "node") as node:
         stranger = Stranger(node)

@@ -176,6 +176,7 @@ def is_over(db: Database) -> bool:
 
 
 @pytest.mark.long
+@pytest.mark.nightly_on("postgresql")
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_a_chain_survives_a_node_that_is_killed(tmp_path: Path, new_database: Callable[[], str], seed: int) -> None:
     url = new_database()

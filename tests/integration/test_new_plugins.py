@@ -44,7 +44,7 @@ def run(*command: object, folder: Path, **variables: str) -> str:
     return done.stdout
 
 
-@pytest.mark.long
+@pytest.mark.long(40)
 @pytest.mark.timeout(900)
 def test_new_projects_work_as_they_are(tmp_path: Path) -> None:
     projects = tmp_path / "projects"

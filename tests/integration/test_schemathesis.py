@@ -153,7 +153,7 @@ def busy(api: Api) -> Api:
     return api
 
 
-@pytest.mark.long
+@pytest.mark.long(50)
 @pytest.mark.parametrize(
     ("chained", "examples"),
     [

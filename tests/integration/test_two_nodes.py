@@ -220,7 +220,7 @@ def end(process: subprocess.Popen[bytes], number: signal.Signals) -> Any:
     return process.wait(PATIENCE_S)
 
 
-@pytest.mark.long
+@pytest.mark.long(20)
 @pytest.mark.nightly_on("postgresql")
 def test_a_killed_and_a_leaving_node_are_taken_over(cluster: Cluster) -> None:
     cluster.start("a")
@@ -239,7 +239,7 @@ def test_a_killed_and_a_leaving_node_are_taken_over(cluster: Cluster) -> None:
     cluster.check()
 
 
-@pytest.mark.long
+@pytest.mark.long(20)
 @pytest.mark.nightly_on("mariadb")
 def test_a_node_that_was_frozen_for_longer_than_its_lease_sends_nothing_under_it(cluster: Cluster) -> None:
     cluster.start("a")
@@ -261,7 +261,7 @@ def test_a_node_that_was_frozen_for_longer_than_its_lease_sends_nothing_under_it
     cluster.check()
 
 
-@pytest.mark.long
+@pytest.mark.long(20)
 @pytest.mark.nightly_on("postgresql")
 def test_processes_of_one_machine_die_and_are_replaced_and_no_fire_is_missing(cluster: Cluster) -> None:
     cluster.start("a", processes=2)

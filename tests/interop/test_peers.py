@@ -20,7 +20,7 @@ from tests.support.plugin_homes import plugin_home
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 
 
-@pytest.mark.long
+@pytest.mark.long(20)
 @pytest.mark.timeout(900)  # the first one may fetch and build the applications
 @pytest.mark.parametrize(
     "peer",

@@ -83,7 +83,7 @@ class Team:
         return {address: item["secret"] for address, item in self.site.executors(self.group_id).items()}
 
 
-@pytest.mark.long
+@pytest.mark.long(40)
 @pytest.mark.timeout(900)  # the first one may fetch and build the applications
 def test_s1_secrets_are_rotated_under_fire_and_no_run_is_refused(tmp_path: Path) -> None:
     key_file = tmp_path / "key"

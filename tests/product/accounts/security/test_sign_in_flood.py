@@ -124,7 +124,7 @@ def throttle(host: str, port: int) -> None:
     assert attempt(host, port, "stranger", "wrong", STRANGER) == 429
 
 
-@pytest.mark.long
+@pytest.mark.long(15)
 def test_s14_a_flood_of_one_address_keeps_nobody_elsewhere_from_signing_in(tmp_path: Path) -> None:
     """Eight connections that are judged, then as many that have to wait already, then two hundred of these."""
     with NodeProcess(tmp_path) as node:
@@ -144,7 +144,7 @@ def test_s14_a_flood_of_one_address_keeps_nobody_elsewhere_from_signing_in(tmp_p
             assert flood.answers.total() > SIGN_INS, "there was no flood"
 
 
-@pytest.mark.long
+@pytest.mark.long(15)
 def test_s24_a_flood_of_many_addresses_keeps_out_no_one_who_asks_seldom(tmp_path: Path) -> None:
     """Twenty of them, with a connection each, for the four of whom the node judges one and lets three wait."""
     with NodeProcess(tmp_path, XWHEEL_API__THREADS="8") as node:
