@@ -59,6 +59,19 @@ def test_a_run_is_asked_about_after_ten_minutes_and_then_again(node: HandNode) -
     assert network.paths() == ["/runState"]
 
 
+def test_n42_an_executor_that_moved_is_asked_where_it_is_now(node: HandNode) -> None:
+    """Its runs go on where it listens on another port; what listens at the old one may be another executor."""
+    _, (run_id,) = start(node)
+    instance = load(node, run_id).instance
+    network = attach(node, states({run_id: "started"}, instance=instance))
+    node.clock.advance(601_000)
+    moved = "http://127.0.0.1:9002"
+    node.register(moved, instance=instance)
+    check(node)
+    assert [(address, path) for address, path, _ in network.calls] == [(moved, "/runState")]
+    assert load(node, run_id).state is RunState.RUNNING
+
+
 def test_four_hundred_runs_of_one_executor_are_few_questions(node: HandNode) -> None:
     _, ids = start(node, 400)
     network = attach(node, states(dict.fromkeys(ids, "started")))

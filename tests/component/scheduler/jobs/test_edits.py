@@ -46,6 +46,27 @@ def test_an_edit_yields_exactly_one_fire_under_the_new_definition(node: HandNode
     assert sent(node) == [(job.id, NOW + 4000)]
 
 
+@pytest.mark.parametrize(
+    ("changes", "fires"),
+    [
+        ({"schedule_conf": "30"}, [55, 85]),  # counted from the edit
+        ({"schedule_conf": "30", "anchor_ms": NOW + 10_000}, [40, 70]),  # from what is given with it
+        ({"param": "x"}, [60, 120]),  # as before
+    ],
+)
+def test_n42_an_interval_that_is_edited_counts_from_the_edit(
+    node: HandNode, changes: dict[str, object], fires: list[int]
+) -> None:
+    job = node.job(schedule_type="FIX_RATE", schedule_conf="60")
+    node.run_for(25_000, step_ms=1000)
+    node.scheduler.management.jobs.edit(job.id, changes)
+    found: list[int] = []
+    node.run_for(
+        100_000, step_ms=1000, each=lambda: found.extend((run.planned_ms - NOW) // 1000 for run in node.answer())
+    )
+    assert found[:2] == fires
+
+
 def test_stop_and_start_fires_the_same_time_once(node: HandNode) -> None:
     job = node.job(schedule_type="ONCE", schedule_conf="2026-01-01T00:00:03")
     node.plan()

@@ -346,3 +346,11 @@ def test_n2_recheck_leaves_a_run_that_may_wait_for_an_executor() -> None:
 
     assert skipped(NOW + 600_000) == {2: "misfire"}
     assert skipped(NOW + 600_001) == {1: "misfire", 2: "misfire"}
+
+
+def test_n42_recheck_leaves_a_run_that_may_wait_for_room_in_its_group() -> None:
+    jobs = {number: every(1000, id=number, group_id=number) for number in (1, 2)}
+    runs = [make_run(number, job_id=number, due_ms=NOW, planned_ms=NOW) for number in jobs]
+    now_ms = NOW + 600_000
+    found = recheck(runs, jobs, now_ms, threshold_ms=DEFAULT_MS, last_missed=lambda *_: {}, limited={2})
+    assert found == {1: "misfire"}
