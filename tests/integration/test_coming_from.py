@@ -12,8 +12,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from sqlalchemy import Connection, create_engine, text
 
 from tests.support import servers
@@ -23,9 +25,11 @@ from tests.support.xxl_rows import XXL_COLUMNS, XXL_JOBS, XXL_ROWS
 
 APSCHEDULER = "howto/coming-from/apscheduler.md"
 CELERY_BEAT = "howto/coming-from/celery-beat.md"
+CRON = "docs/howto/coming-from/cron.md"
 XXL_JOB = "docs/howto/coming-from/xxl-job.md"
 CELERY_CONFIG = """
 from pathlib import Path
+from typing import Any
 
 here = Path(__file__).parent
 for name in ("messages", "control", "results"):
@@ -107,13 +111,57 @@ def test_the_query_for_jobs_of_xxl_job() -> None:
         client = ["mariadb", "--batch", f"--host={url.host}", f"--port={url.port}", f"--user={url.username}"]
         done = subprocess.run(
             [*client, "--default-character-set=utf8mb4", "xxl_job"],
-            input=one_listing(XXL_JOB, "SELECT g.app_name").text,
+            input=one_listing(XXL_JOB, "SELECT g.app_name").text.encode(),
             env={**os.environ, "MYSQL_PWD": str(url.password)},
             capture_output=True,
-            text=True,
             check=True,
         )
-    assert done.stdout == XXL_JOBS
+    assert done.stdout.decode() == XXL_JOBS
+
+
+CRONTAB = r"""
+PLAIN = two  words
+KEPT = " with blanks "
+FOLDER=$HOME/bin
+ODD = say "it's" `id` \\ "
+'NAMED' = 'in quotes'
+MAILTO = root
+CRON_TZ = Asia/Tokyo
+0 1 * * * printf '[\%s]' "$PLAIN" "$KEPT" "$FOLDER" "$ODD" "$NAMED"
+CRON_TZ="Europe/Paris"
+FOLDER = elsewhere
+0 2 * * * printf '[\%s]' "$FOLDER"
+"""
+
+
+def converted(page: str, beginning: str, given: bytes) -> tuple[list[dict[str, Any]], str]:
+    """Run the script of a page that makes jobs of a file; return the jobs, and what it says besides."""
+    done = subprocess.run(
+        [sys.executable, "-c", one_listing(page, beginning).text], input=given, capture_output=True, check=True
+    )
+    groups = yaml.safe_load(done.stdout.decode())["groups"]
+    return [job for group in groups for job in group["jobs"]], done.stderr.decode()
+
+
+@pytest.mark.processes
+def test_u27_variables_of_a_crontab_are_read_as_cron_does() -> None:
+    (first, second), said = converted(CRON, "import re", CRONTAB.encode())
+    assert (first["timezone"], second["timezone"], said) == ("Asia/Tokyo", "Europe/Paris", "left out: MAILTO = root\n")
+    printed = [
+        subprocess.run(["/bin/sh", "-c", job["glue_source"]], capture_output=True, text=True, check=True).stdout
+        for job in (first, second)
+    ]
+    odd = CRONTAB.partition("ODD = ")[2].partition("\n")[0]
+    assert printed == [f"[two  words][ with blanks ][$HOME/bin][{odd}][in quotes]", "[elsewhere]"]
+
+
+@pytest.mark.processes
+def test_u27_jobs_of_xxl_job_keep_every_character() -> None:
+    jobs, _ = converted(XXL_JOB, "import re", XXL_JOBS.encode())
+    fields = {name: number for number, name in enumerate(XXL_COLUMNS)}
+    assert [job["param"] for job in jobs] == [row[fields["executor_param"]] for row in XXL_ROWS]
+    sources = [row[fields["glue_source"]] for row in XXL_ROWS]
+    assert [job.get("glue_source", "") for job in jobs] == sources
 
 
 def fill(conn: Connection) -> None:

@@ -9,7 +9,7 @@ XXL_COLUMNS = (
 )  # fmt: skip
 XXL_ROWS = [
     ("orders", "Orders", 4, "close books", "Li Lei", "a@example.com", "CRON", "0 0 2 * * ?", "DO_NOTHING", "FIRST",
-     "greet", "day: yesterday\nwith\ttab \\n", "SERIAL_EXECUTION", 60, 2, "BEAN", "", "5, 98,99"),
+     "greet", "day: yesterday\r\nwith\ttab \\n\rend", "SERIAL_EXECUTION", 60, 2, "BEAN", "", "5, 98,99"),
     ("orders", "Orders", 5, "close books", "Li Lei", "", "FIX_RATE", "30", "FIRE_ONCE_NOW", "CONSISTENT_HASH",
      "greet", "", "COVER_EARLY", 0, 0, "BEAN", "", None),
     ("billing", "账单", 6, "清理 a/b", "韩梅梅", None, "NONE", "", "DO_NOTHING", "SHARDING_BROADCAST",
