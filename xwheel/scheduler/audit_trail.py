@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextvars import copy_context
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from typing import Final, TypeVar
 
 from xwheel.clock import Clock
@@ -28,6 +29,40 @@ T = TypeVar("T")
 MOST_AT_ONCE: Final = 5000
 
 
+class OpenCall:
+    """A call that is to leave a row: that of a deed, if whoever answers the call records nothing of it.
+
+    The row is written in the first transaction that is committed while the call is open, on the thread that answers it.
+    """
+
+    def __init__(self, record: Callable[[Connection], None]) -> None:
+        self._record = record
+        self._recorded_in: Connection | None = None
+        self.is_recorded = False
+
+    def note(self, conn: Connection) -> None:
+        """Note that something was recorded in a transaction, which is not committed yet."""
+        self._recorded_in = conn
+
+    def before_commit(self, conn: Connection) -> Callable[[], None] | None:
+        """Record the deed in a transaction, unless something is recorded; return what to call once it is committed.
+
+        Raises NotRecordedError.
+        """
+        if self.is_recorded:
+            return None
+        if self._recorded_in is not conn:
+            self._record(conn)
+        return self._note_commit
+
+    def _note_commit(self) -> None:
+        self.is_recorded = True
+
+
+OPEN_CALL: Final = ContextVar[OpenCall | None]("xwheel_open_call", default=None)
+"""The call that this thread answers."""
+
+
 class AuditTrail(RecordsDeeds):
     """Hands what is done to the recorder of a plugin, and writes what it answers.
 
@@ -40,7 +75,7 @@ class AuditTrail(RecordsDeeds):
     """
 
     def __init__(self, plugins: Plugins, db: Database, clock: Clock, threads: PluginThreads | None = None) -> None:
-        self._clock = clock
+        self._clock, self._db = clock, db
         self._name, self._what = next(iter(plugins.recorders), ""), ""
         self._threads = None if self._name in plugins.recorders.trusted else threads
         self._book: Book | None = None
@@ -51,6 +86,7 @@ class AuditTrail(RecordsDeeds):
             if not isinstance(book, Book):
                 raise PluginError(f"{self._what}: open() must return a Book, not {type(book).__name__}")
             self._book = book
+            db.before_commit = _record_open_call
         tables = plugins.tables.get(self._name)
         self._tables = frozenset(KnownTables(tables).tables if tables is not None else ())
 
@@ -72,10 +108,37 @@ class AuditTrail(RecordsDeeds):
                 if not any(checked.values()):
                     raise PluginError(f"{self._what}: returned no rows for {len(part)} deeds")
                 write_rows(conn, self._name, checked)
+            if (call := OPEN_CALL.get()) is not None:
+                call.note(conn)
         except PluginError as error:
             logger.error("nothing is done, since it could not be recorded: %s", error)
             text = f"nothing was done, since {deeds[0].action} could not be recorded: {error}"
             raise NotRecordedError(text) from error
+
+    @contextmanager
+    def open_call(self, deed: Deed) -> Iterator[OpenCall]:
+        """Give a call that leaves the row of a deed, in the first transaction of the block, unless that records itself.
+
+        A call that changes nothing here leaves none: :meth:`close_call` writes it.
+        """
+        call = OpenCall(lambda conn: self.record_many(conn, [deed]))
+        token = OPEN_CALL.set(call)
+        try:
+            yield call
+        finally:
+            OPEN_CALL.reset(token)
+
+    def close_call(self, call: OpenCall, deed: Deed) -> None:
+        """Record the deed of a call that ended well and wrote nothing: what it did is elsewhere.
+
+        Raises NotRecordedError, which says that it is done.
+        """
+        if call.is_recorded or self._book is None:
+            return
+        try:
+            self._db.transaction(lambda conn: self.record_many(conn, [deed]))
+        except NotRecordedError as error:
+            raise NotRecordedError(f"{deed.action} is done, and could not be recorded: {error.__cause__}") from error
 
     def note_refused(self, listener: str, actor: Actor, address: str, route: str, path: str, why: str) -> None:
         """Note a refused call.
@@ -105,3 +168,8 @@ class AuditTrail(RecordsDeeds):
         return self._threads.call(
             self._what, lambda _: mine.run(lambda: guarded(self._what, work, allowed=PluginError))
         )
+
+
+def _record_open_call(conn: Connection) -> Callable[[], None] | None:
+    call = OPEN_CALL.get()
+    return None if call is None else call.before_commit(conn)

@@ -13,6 +13,7 @@ from xwheel.api.plugins.routes import answered, read_all
 from xwheel.api.plugins.site import RouteSite
 from xwheel.errors import PluginError, WireError, XwheelError
 from xwheel.model.access import current_actor
+from xwheel.model.deeds import Deed
 from xwheel.plugin.group_calls import GroupCall, GroupReply, read_group_calls
 from xwheel.plugin.validation import error_words
 from xwheel.wire import contract
@@ -38,6 +39,7 @@ class PluginCalls:
     """The calls of all plugins, by name; none has one of the names that are ``taken`` by xwheel's own."""
 
     def __init__(self, parts: ApiParts, taken: Collection[str]) -> None:
+        self._audit = parts.audit
         self._known: dict[str, _Known] = {}
         for owner, item, found in read_all(
             "group calls", parts.plugins.group_calls, lambda item: read_group_calls(item, RouteSite(parts))
@@ -64,8 +66,10 @@ class PluginCalls:
         call = GroupCall(
             name=name, actor=current_actor(), group_id=caller.group_id, app_name=caller.app_name, read=read
         )
+        deed = Deed(action=f"group_call.{name}", kind="group call", object_id=name, group_id=caller.group_id)
         try:
-            reply = answered(known.answer, call, GroupReply)
+            with self._audit.open_call(deed):  # one that only reads commits nothing, and leaves no row
+                reply = answered(known.answer, call, GroupReply)
         except (XwheelError, falcon.HTTPError):
             raise
         except BaseException as error:  # whatever it is, it ends this call and nothing else

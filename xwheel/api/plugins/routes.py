@@ -21,9 +21,10 @@ from xwheel.api.http.errors import TYPE_PREFIX, Problem, on_error, on_http_error
 from xwheel.api.http.places import Places
 from xwheel.api.parts import ApiParts
 from xwheel.api.plugins.files import send_file
-from xwheel.api.plugins.site import RouteSite, has_recorded
+from xwheel.api.plugins.site import RouteSite
 from xwheel.errors import ConfigError, PluginError, XwheelError
 from xwheel.model.access import Actor, acting, current_actor
+from xwheel.model.deeds import Deed
 from xwheel.plugin.group_calls import GroupReply
 from xwheel.plugin.registries import Registry
 from xwheel.plugin.resources import Need, Of, Operation, ResourceRoute, read_resources
@@ -187,14 +188,12 @@ class PluginRoutes:
                 actor=current_actor(),
                 group_id=group_id,
             )
-            token = has_recorded.set(False)
-            try:
+            if route.method in READS or route.for_executors:
                 reply = self._ask(known, req, resp, call)
-                if reply is not None:
-                    self._note(known, req, path)
-                    self._send(known, req, resp, reply)
-            finally:
-                has_recorded.reset(token)
+            else:
+                reply = self._change(known, req, resp, call)
+            if reply is not None:
+                self._send(known, req, resp, reply)
 
     def _ask(self, known: _Known, req: falcon.Request, resp: falcon.Response, call: RouteCall) -> RouteReply | None:
         try:
@@ -207,17 +206,20 @@ class PluginRoutes:
             write_problem(resp, _failure(known, req, error))
             return None
 
-    def _note(self, known: _Known, req: falcon.Request, path: Mapping[str, Any]) -> None:
-        route = known.route
-        if route.method in READS or route.for_executors or has_recorded.get():
-            return
-        words = "/".join(str(value) for value in path.values()) or known.prefix
-        action = f"{known.prefix}.{req.method.lower()}"
-        group_id, after = path.get("group_id"), {"path": req.path[:200]}
-        record = self._parts.audit.record
-        self._parts.db.transaction(
-            lambda conn: record(conn, action, "plugin route", words, group_id=group_id, after=after)
+    def _change(self, known: _Known, req: falcon.Request, resp: falcon.Response, call: RouteCall) -> RouteReply | None:
+        """Ask a plugin that may change something: if it records nothing itself, its method and path are recorded."""
+        deed = Deed(
+            action=f"{known.prefix}.{req.method.lower()}",
+            kind="plugin route",
+            object_id="/".join(map(str, call.path.values())) or known.prefix,
+            group_id=call.path.get("group_id"),
+            after={"path": req.path[:200]},
         )
+        with self._parts.audit.open_call(deed) as opened:
+            reply = self._ask(known, req, resp, call)
+        if reply is not None:
+            self._parts.audit.close_call(opened, deed)
+        return reply
 
     def _send(self, known: _Known, req: falcon.Request, resp: falcon.Response, reply: RouteReply) -> None:
         resp.status = reply.status

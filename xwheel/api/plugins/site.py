@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -37,8 +36,6 @@ T = TypeVar("T")
 
 MOST_RUNS: Final = 100
 MOST_GROUPS: Final = 100_000
-has_recorded: Final = ContextVar("xwheel_plugin_recorded", default=False)
-"""Whether the plugin that answers on this thread recorded something in the audit."""
 
 
 class RouteSite(RecordsDeeds):
@@ -71,7 +68,6 @@ class RouteSite(RecordsDeeds):
     def record_many(self, conn: Any, deeds: Sequence[Deed]) -> None:
         """Record what is done to many objects."""
         self._parts.audit.record_many(conn, deeds)
-        has_recorded.set(True)
 
     def need(self, permission: Permission, group_id: int | None = None, kind: str = "object", key: object = "") -> None:
         """Make sure that the caller has a permission."""

@@ -89,6 +89,10 @@ class Database:
     Raises ConfigError: the URL cannot be understood or its driver is missing.
     """
 
+    before_commit: Callable[[Connection], Callable[[], None] | None] | None = None
+    """Called with the connection before each COMMIT: what it raises undoes the transaction, what it returns is called
+    once that is committed."""
+
     def __init__(
         self, url: str, *, pool_size: int = 8, statement_s: float = STATEMENT_S, idle_s: int = outage.IDLE_S
     ) -> None:
@@ -190,8 +194,13 @@ class Database:
         DatabaseUnreachableError: there is none; DatabaseRefusedError: the server is read-only, its disk is full, or it
         lets us in no more.
         """
+        committed: Callable[[], None] | None = None
         with self._write_lock or nullcontext(), self._use(write=True) as conn:
             yield conn
+            if self.before_commit is not None:
+                committed = self.before_commit(conn)
+        if committed is not None:
+            committed()
 
     def version(self) -> int | None:
         """Return a number that changes with each commit to a SQLite file, by any process; None for a server.

@@ -16,12 +16,15 @@ from tests.component.api.conftest import EXECUTOR_TOKEN, LIMIT, Api
 from tests.component.api.plugins.test_routes import OWNER
 from tests.support.job_calls import Tenant
 from tests.support.parts import with_parts
+from tests.support.recorder import NoteRecorder, noted, recorders
 from xwheel.api.app import executor_app
 from xwheel.api.http.auth import ExecutorGate
 from xwheel.errors import ConfigError, FieldError, HiddenError, PluginError
 from xwheel.model.access import NODE, Actor, ActorKind, Permission, current_actor
 from xwheel.plugin import GroupCall, GroupReply, PluginSite
 from xwheel.plugin.registries import Registry
+from xwheel.scheduler.audit_trail import AuditTrail
+from xwheel.storage import settings
 from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
 
 OTHER = "theirs 2.0 (entry point theirs = theirs)"
@@ -232,3 +235,22 @@ def test_a_setting_that_cannot_be_used_is_said_as_it_is(api: Api) -> None:
 def test_there_may_be_none(api: Api) -> None:
     found = app_with(api, Toys()).simulate_post("/api/x", headers={TOKEN_HEADER: EXECUTOR_TOKEN})
     assert found.json["msg"].endswith("known: callback, registry, registryRemove, shipLogs")
+
+
+def test_s27_a_call_that_changes_something_and_records_nothing_leaves_a_row(api: Api) -> None:
+    recorder = NoteRecorder()
+    known = dataclasses.replace(api.parts.plugins, recorders=recorders(recorder))
+    audit = AuditTrail(known, api.db, api.clock)
+
+    def write(call: GroupCall) -> GroupReply:
+        api.db.transaction(lambda conn: settings.insert_setting(conn, "toy", "red"))
+        return GroupReply()
+
+    changed = dataclasses.replace(api, parts=with_parts(api.parts, plugins=known, audit=audit))
+    orders = tenant_of(changed, playToy=answer, paintToy=write)
+    assert orders.call("playToy", {})["code"] == 200
+    recorder.book.failure = PluginError("the disk is full")
+    assert orders.call("paintToy", {})["code"] == 500
+    recorder.book.failure = None
+    assert orders.call("paintToy", {})["code"] == 200
+    assert [(row["action"], row["actor"]) for row in noted(api.db)] == [("group_call.paintToy", "orders")]

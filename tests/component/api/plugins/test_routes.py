@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import falcon.testing
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from tests.component.api.conftest import EXECUTOR_TOKEN, TOKEN, Api, DeclaredAnswers
 from tests.support.parts import with_parts
-from tests.support.recorder import noted, recorders
+from tests.support.recorder import NoteRecorder, noted, recorders
 from xwheel.api.app import build_management_app, executor_app, plugin_routes
 from xwheel.errors import ConflictError, PluginError, RevisionError
 from xwheel.model.access import Actor, ActorKind, Grant, Grants, Role
 from xwheel.plugin import Permission, PluginSite, Route, RouteCall, RouteRefusedError, RouteReply, RouteScope
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.audit_trail import AuditTrail
-from xwheel.storage import executors
+from xwheel.storage import executors, settings
 from xwheel.storage.access import tokens
 from xwheel.wire.contract import TOKEN_HEADER
 
@@ -255,6 +257,99 @@ def test_changes_are_recorded(api: Api) -> None:
         ("toys.delete", "5", "tests"),
         ("toy.paint", "5", "tests"),
     ]
+
+
+class Recorded:
+    """Routes of a node with a recorder; ``/careless`` writes and records nothing, ``/jobs`` makes a job."""
+
+    def __init__(self, api: Api) -> None:
+        self.db = api.db
+        self.recorder = NoteRecorder()
+        self.lost_races = 0
+        plugins = dataclasses.replace(api.parts.plugins, recorders=recorders(self.recorder))
+        audit = AuditTrail(plugins, api.db, api.clock)
+        api.parts.jobs.history = dataclasses.replace(api.parts.jobs.history, audit=audit)
+        self.group_id = group(api, "mine")
+        parts = with_parts(api.parts, plugins=plugins, audit=audit)
+        self.clients = Clients(dataclasses.replace(api, parts=parts), self.make)
+
+    def make(self, site: PluginSite) -> Sequence[Route]:
+        def write(conn: Any) -> None:
+            settings.insert_setting(conn, "toy", "red")
+            if self.lost_races:
+                self.lost_races -= 1
+                raise OperationalError("COMMIT", {}, sqlite3.OperationalError("database is locked"))
+
+        def careless(call: RouteCall) -> RouteReply:
+            site.database.transaction(write)
+            site.database.transaction(lambda conn: settings.insert_setting(conn, "second", "blue"))
+            return RouteReply()
+
+        def fail(call: RouteCall) -> RouteReply:
+            site.database.transaction(write)
+            raise RouteRefusedError(409, "toys_gone", "there are none left")
+
+        def elsewhere(call: RouteCall) -> RouteReply:
+            return RouteReply()
+
+        def jobs(call: RouteCall) -> RouteReply:
+            return RouteReply(value=site.jobs.create({**JOB, "group_id": self.group_id}))
+
+        answers = {"careless": careless, "fail": fail, "elsewhere": elsewhere, "jobs": jobs}
+        return [route(answer, "POST", f"/{name}") for name, answer in answers.items()]
+
+    def settings(self) -> list[str]:
+        with self.db.read() as conn:
+            return [name for name in ("toy", "second") if settings.find_setting(conn, name)]
+
+    def actions(self) -> list[str]:
+        return [row["action"] for row in noted(self.db)]
+
+
+def test_s27_a_route_that_records_nothing_is_recorded_in_the_transaction_that_changes_something(api: Api) -> None:
+    site = Recorded(api)
+    assert site.clients.call("POST", "/careless").status_code == 204
+    assert (site.settings(), site.actions()) == (["toy", "second"], ["toys.post"])
+    assert noted(api.db)[0]["detail"]["after"] == {"path": "/api/v1/toys/careless"}
+
+
+def test_s27_where_that_cannot_be_recorded_nothing_is_done(api: Api) -> None:
+    """It was done, and the caller was told that it was not."""
+    site = Recorded(api)
+    site.recorder.book.failure = PluginError("the disk is full")
+    refused = site.clients.call("POST", "/careless")
+    assert (refused.status_code, refused.json["type"]) == (500, "urn:xwheel:problem:not-recorded")
+    assert refused.json["detail"] == "nothing was done, since toys.post could not be recorded: the disk is full"
+    assert site.settings() == []
+
+
+def test_s27_what_is_done_elsewhere_and_cannot_be_recorded_is_said_to_be_done(api: Api) -> None:
+    site = Recorded(api)
+    assert site.clients.call("POST", "/elsewhere").status_code == 204
+    assert site.actions() == ["toys.post"]
+    site.recorder.book.failure = PluginError("the disk is full")
+    told = site.clients.call("POST", "/elsewhere")
+    assert (told.status_code, told.json["type"]) == (500, "urn:xwheel:problem:not-recorded")
+    assert told.json["detail"] == "toys.post is done, and could not be recorded: the disk is full"
+
+
+def test_s27_a_call_that_is_refused_after_it_wrote_leaves_its_row(api: Api) -> None:
+    site = Recorded(api)
+    assert site.clients.call("POST", "/fail").status_code == 409
+    assert (site.settings(), site.actions()) == (["toy"], ["toys.post"])
+
+
+def test_s27_a_transaction_that_is_done_again_leaves_one_row(api: Api) -> None:
+    site = Recorded(api)
+    site.lost_races = 2
+    assert site.clients.call("POST", "/careless").status_code == 204
+    assert (site.settings(), site.actions()) == (["toy", "second"], ["toys.post"])
+
+
+def test_s27_a_change_that_xwheel_records_leaves_no_second_row(api: Api) -> None:
+    site = Recorded(api)
+    assert site.clients.call("POST", "/jobs").status_code == 200
+    assert site.actions() == ["job.create"]
 
 
 def test_executors_show_their_secret(api: Api) -> None:
