@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar, copy_context
 from typing import Final, TypeVar
 
@@ -115,18 +114,14 @@ class AuditTrail(RecordsDeeds):
             text = f"nothing was done, since {deeds[0].action} could not be recorded: {error}"
             raise NotRecordedError(text) from error
 
-    @contextmanager
-    def open_call(self, deed: Deed) -> Iterator[OpenCall]:
-        """Give a call that leaves the row of a deed, in the first transaction of the block, unless that records itself.
+    def open_call(self, deed: Deed) -> OpenCall:
+        """Return a call that leaves the row of a deed; from now on this thread answers it, until it answers another.
 
-        A call that changes nothing here leaves none: :meth:`close_call` writes it.
+        One that writes nothing here leaves none: see :meth:`close_call`.
         """
         call = OpenCall(lambda conn: self.record_many(conn, [deed]))
-        token = OPEN_CALL.set(call)
-        try:
-            yield call
-        finally:
-            OPEN_CALL.reset(token)
+        OPEN_CALL.set(call)
+        return call
 
     def close_call(self, call: OpenCall, deed: Deed) -> None:
         """Record the deed of a call that ended well and wrote nothing: what it did is elsewhere.

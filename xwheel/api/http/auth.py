@@ -28,9 +28,11 @@ from xwheel.errors import (
 )
 from xwheel.model import NO_SECRET, SHARED_SECRET
 from xwheel.model.access import NODE, UNKNOWN_ACTOR, Actor, ActorKind, Permission, current_actor, set_actor
+from xwheel.model.deeds import Deed
 from xwheel.plugin.gates import NamesCaller
 from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of, OfObject, ResourceRoute
 from xwheel.runtime.http_limits import Refusals, route_of
+from xwheel.scheduler.audit_trail import OPEN_CALL
 from xwheel.storage import jobs, runs
 from xwheel.storage.database.engine import Connection
 from xwheel.wire import contract
@@ -160,9 +162,15 @@ class ApiGate(_CountingGate):
         self, req: falcon.Request, _resp: falcon.Response, _resource: object, params: dict[str, Any]
     ) -> None:
         """Check what a matched route needs; a method that it does not have is refused like a path there is not."""
-        methods = self.needs[str(req.uri_template)]
+        template = str(req.uri_template)
+        methods = self.needs[template]
         other = PUBLIC if all(need.of is Of.ANYONE for need in methods.values()) else CALLER
-        self.require(req, methods.get(req.method, other), params)
+        need = methods.get(req.method, other)
+        self.require(req, need, params)
+        if need.permission is not None and req.method not in SAFE:
+            group_id = params["group_id"] if need.of is Of.GROUP else None
+            action = f"{req.method.lower()} {template}"
+            self._audit.open_call(Deed(action=action, kind="call", object_id=req.path[:200], group_id=group_id))
         if current_actor().kind is not ActorKind.UNKNOWN:
             self._before()
 
@@ -174,6 +182,7 @@ class ApiGate(_CountingGate):
         Files that are the same for everybody say themselves how long they may be kept.
         """
         set_actor(NODE)
+        OPEN_CALL.set(None)
         if resp.get_header("Cache-Control") is None:
             resp.set_header("Cache-Control", "no-store")
         resp.set_header("X-Content-Type-Options", "nosniff")

@@ -16,6 +16,7 @@ from xwheel.model.access import current_actor
 from xwheel.model.deeds import Deed
 from xwheel.plugin.group_calls import GroupCall, GroupReply, read_group_calls
 from xwheel.plugin.validation import error_words
+from xwheel.scheduler.audit_trail import OPEN_CALL
 from xwheel.wire import contract
 from xwheel.wire.messages import Response
 
@@ -67,11 +68,13 @@ class PluginCalls:
             name=name, actor=current_actor(), group_id=caller.group_id, app_name=caller.app_name, read=read
         )
         deed = Deed(action=f"group_call.{name}", kind="group call", object_id=name, group_id=caller.group_id)
+        self._audit.open_call(deed)  # one that only reads commits nothing, and leaves no row
         try:
-            with self._audit.open_call(deed):  # one that only reads commits nothing, and leaves no row
-                reply = answered(known.answer, call, GroupReply)
+            reply = answered(known.answer, call, GroupReply)
         except (XwheelError, falcon.HTTPError):
             raise
         except BaseException as error:  # whatever it is, it ends this call and nothing else
             raise PluginFailedError(f"{known.owner} fails in {name}: {error_words(error)}") from error
+        finally:
+            OPEN_CALL.set(None)
         return Response(code=reply.code, message=reply.message, data=reply.content)

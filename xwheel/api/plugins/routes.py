@@ -215,8 +215,8 @@ class PluginRoutes:
             group_id=call.path.get("group_id"),
             after={"path": req.path[:200]},
         )
-        with self._parts.audit.open_call(deed) as opened:
-            reply = self._ask(known, req, resp, call)
+        opened = self._parts.audit.open_call(deed)
+        reply = self._ask(known, req, resp, call)
         if reply is not None:
             self._parts.audit.close_call(opened, deed)
         return reply
