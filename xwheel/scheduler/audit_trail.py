@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MOST_AT_ONCE: Final = 5000
+CHANGE: Final = "call.change"
+"""The action of a call that changes something, where whoever answers it records nothing of what that is."""
 
 
 class OpenCall:

@@ -32,7 +32,7 @@ from xwheel.model.deeds import Deed
 from xwheel.plugin.gates import NamesCaller
 from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of, OfObject, ResourceRoute
 from xwheel.runtime.http_limits import Refusals, route_of
-from xwheel.scheduler.audit_trail import OPEN_CALL
+from xwheel.scheduler.audit_trail import CHANGE, OPEN_CALL
 from xwheel.storage import jobs, runs
 from xwheel.storage.database.engine import Connection
 from xwheel.wire import contract
@@ -162,15 +162,14 @@ class ApiGate(_CountingGate):
         self, req: falcon.Request, _resp: falcon.Response, _resource: object, params: dict[str, Any]
     ) -> None:
         """Check what a matched route needs; a method that it does not have is refused like a path there is not."""
-        template = str(req.uri_template)
-        methods = self.needs[template]
+        methods = self.needs[str(req.uri_template)]
         other = PUBLIC if all(need.of is Of.ANYONE for need in methods.values()) else CALLER
         need = methods.get(req.method, other)
         self.require(req, need, params)
         if need.permission is not None and req.method not in SAFE:
             group_id = params["group_id"] if need.of is Of.GROUP else None
-            action = f"{req.method.lower()} {template}"
-            self._audit.open_call(Deed(action=action, kind="call", object_id=req.path[:200], group_id=group_id))
+            called = f"{req.method} {req.path}"[:200]
+            self._audit.open_call(Deed(action=CHANGE, kind="call", object_id=called, group_id=group_id))
         if current_actor().kind is not ActorKind.UNKNOWN:
             self._before()
 

@@ -16,7 +16,7 @@ from xwheel.model.access import current_actor
 from xwheel.model.deeds import Deed
 from xwheel.plugin.group_calls import GroupCall, GroupReply, read_group_calls
 from xwheel.plugin.validation import error_words
-from xwheel.scheduler.audit_trail import OPEN_CALL
+from xwheel.scheduler.audit_trail import CHANGE, OPEN_CALL
 from xwheel.wire import contract
 from xwheel.wire.messages import Response
 
@@ -67,7 +67,7 @@ class PluginCalls:
         call = GroupCall(
             name=name, actor=current_actor(), group_id=caller.group_id, app_name=caller.app_name, read=read
         )
-        deed = Deed(action=f"group_call.{name}", kind="group call", object_id=name, group_id=caller.group_id)
+        deed = Deed(action=CHANGE, kind="call", object_id=name, group_id=caller.group_id)
         self._audit.open_call(deed)  # one that only reads commits nothing, and leaves no row
         try:
             reply = answered(known.answer, call, GroupReply)

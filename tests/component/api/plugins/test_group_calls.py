@@ -253,4 +253,6 @@ def test_s27_a_call_that_changes_something_and_records_nothing_leaves_a_row(api:
     assert orders.call("paintToy", {})["code"] == 500
     recorder.book.failure = None
     assert orders.call("paintToy", {})["code"] == 200
-    assert [(row["action"], row["actor"]) for row in noted(api.db)] == [("group_call.paintToy", "orders")]
+    assert [(row["action"], row["object_id"], row["actor"]) for row in noted(api.db)] == [
+        ("call.change", "paintToy", "orders")
+    ]

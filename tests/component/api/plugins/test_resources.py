@@ -15,10 +15,13 @@ from tests.component.api.conftest import TOKEN, Api, DeclaredAnswers
 from tests.component.api.plugins.test_routes import OWNER, viewer_of
 from tests.support.job_calls import Tenant
 from tests.support.parts import with_parts
+from tests.support.recorder import NoteRecorder, noted, recorders
 from xwheel.api.app import build_management_app
 from xwheel.errors import ConfigError, NotFoundError, PluginError
-from xwheel.plugin import CALLER, PUBLIC, Need, OfObject, Operation, Permission, PluginSite, ResourceRoute
+from xwheel.plugin import CALLER, PUBLIC, Need, Of, OfObject, Operation, Permission, PluginSite, ResourceRoute
 from xwheel.plugin.registries import Registry
+from xwheel.scheduler.audit_trail import AuditTrail
+from xwheel.storage import settings
 
 
 class ToyView(msgspec.Struct):
@@ -91,6 +94,44 @@ def test_the_group_of_a_plugins_object_decides_who_passes(api: Api) -> None:
     assert status("GET", "x") == 404
     assert status("DELETE", 3, TOKEN) == 204
     assert status("GET", 1, "wrong") == 401
+
+
+class Careless:
+    """Writes and records nothing."""
+
+    def __init__(self, api: Api) -> None:
+        self._db = api.db
+
+    @Operation({204: None}, is_open=True)
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Paint a toy."""
+        self._db.transaction(lambda conn: settings.insert_setting(conn, "toy", "red"))
+        resp.status = 204
+
+
+@pytest.mark.parametrize(("need", "rows"), [(Need(Permission.EDIT, Of.ALL), ["POST /api/v1/toys"]), (CALLER, [])])
+def test_s27_a_change_that_takes_a_permission_leaves_a_row_in_its_transaction(
+    api: Api, need: Need, rows: list[str]
+) -> None:
+    """What a caller changes of their own, such as a wrong password that is counted, leaves none by itself."""
+    recorder = NoteRecorder()
+    plugins = dataclasses.replace(api.parts.plugins, recorders=recorders(recorder))
+    parts = with_parts(api.parts, plugins=plugins, audit=AuditTrail(plugins, api.db, api.clock))
+    app = app_with(dataclasses.replace(api, parts=parts), ResourceRoute("/toys", Careless(api), {"POST": need}))
+
+    def paint() -> int:
+        return int(app.simulate_post("/api/v1/toys", headers={"Authorization": f"Bearer {TOKEN}"}).status_code)
+
+    def is_painted() -> bool:
+        with api.db.read() as conn:
+            return settings.find_setting(conn, "toy") is not None
+
+    recorder.book.failure = PluginError("the disk is full")
+    if rows:
+        assert (paint(), is_painted()) == (500, False)
+    recorder.book.failure = None
+    assert (paint(), is_painted()) == (204, True)
+    assert [row["object_id"] for row in noted(api.db) if row["action"] == "call.change"] == rows
 
 
 class Busy(Toys):
