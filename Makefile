@@ -134,7 +134,7 @@ MISTAKES ?= 10
 # killed nodes, sieges, random faults, pages. What computes runs next to what waits, the longest first
 gate: $(READY)
 	+$(SIDE_BY_SIDE) 3 homes $(NPM)
-	+$(SIDE_BY_SIDE) 4 long on-postgresql on-mariadb console-itself plugins $(PAGES) wheel soak mutants core docs stubs SAMPLE=$(MISTAKES)
+	+$(SIDE_BY_SIDE) 4 long on-postgresql on-mariadb console-itself wheel plugins $(PAGES) soak mutants core docs stubs SAMPLE=$(MISTAKES)
 	@$(STAGES) table
 
 long: $(READY)
@@ -207,8 +207,9 @@ wheel: $(READY)
 
 homes: $(HOMES) $(ALL)
 
-# the longest first
-plugins: test-glue_script $(filter-out test-console,$(TESTED:%=test-%))
+# the longest first, so that short ones fill the end
+LONGEST := job_package cells cluster_zookeeper log_s3 log_sql glue_script
+plugins: $(patsubst %,test-%,$(LONGEST) $(filter-out console $(LONGEST),$(TESTED)))
 
 # the console and other plugins' pages in a real browser, for which tests wait more than they compute
 PAGES := pages-job_package pages-cluster_zookeeper pages-cells
