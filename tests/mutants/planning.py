@@ -89,4 +89,25 @@ MISTAKES = [
         why="A run that never meets a connection is promised another attempt at its last one.",
         tests=("tests/component/scheduler/send/test_unreached.py",),
     ),
+    Mistake(
+        file="xwheel/scheduler/plan/rules.py",
+        old="        if job.block_scope is BlockScope.CLUSTER or job.group_id in limited:",
+        new="        if job.block_scope is BlockScope.CLUSTER:",
+        why="Runs that wait for room in their group are skipped when another node takes over (N42).",
+        tests=("tests/unit/scheduler/plan/test_rules.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/jobs/jobs.py",
+        old='        if schedule != (merged.schedule_type, merged.schedule_conf) and "anchor_ms" not in changes:',
+        new="        if False:",
+        why="An interval that is edited counts from the day on which the job was made (N42).",
+        tests=("tests/component/scheduler/jobs/test_edits.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/check/loop.py",
+        old="            executor = live.get(name_of(holder))",
+        new="            executor = live.get(name_of(holder._replace(instance='')))",
+        why="An executor that moved to another port is not asked there about its runs (N42).",
+        tests=("tests/component/scheduler/check/test_loop.py",),
+    ),
 ]

@@ -464,4 +464,18 @@ MISTAKES: Final = [
         why="What plugins keep of a group would stay when it is deleted.",
         tests=("tests/product/jobs_as_code/test_declarations.py::test_a_group_takes_its_owner_along",),
     ),
+    Mistake(
+        file="xwheel/scheduler/audit_trail.py",
+        old="        if self._recorded_in is not conn:",
+        new="        if self._recorded_in is None:",
+        why="A transaction that is done again loses the row of its call (S27).",
+        tests=("tests/component/api/plugins/test_routes.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/audit_trail.py",
+        old="            self._record(conn)\n        return self._note_commit",
+        new="            pass\n        return self._note_commit",
+        why="What a plugin changes without a record leaves no row (S27).",
+        tests=("tests/component/api/plugins",),
+    ),
 ]

@@ -19,7 +19,7 @@ from xwheel.model.access import NODE, UNKNOWN_ACTOR, Actor, ActorKind, acting, c
 from xwheel.model.deeds import AuditOutcome, Deed
 from xwheel.plugin.registries import Registry
 from xwheel.runtime.foreign import MOST_HANGING, PluginThreads
-from xwheel.scheduler.audit_trail import AuditTrail
+from xwheel.scheduler.audit_trail import AuditTrail, OpenCall
 from xwheel.storage import settings
 from xwheel.storage.database.engine import Connection, Database
 
@@ -223,3 +223,15 @@ def test_s26_a_recorder_on_a_thread_knows_who_acts(db: Database) -> None:
     with acting(ANN):
         save(db, trail_of(db, NoteRecorder(Answers(answer)), PluginThreads(LONG_S)))
     assert seen == [ANN]
+
+
+def test_s27_the_row_of_a_call_counts_once_its_transaction_is_committed() -> None:
+    rows: list[Any] = []
+    call = OpenCall(rows.append)
+    lost, kept, later = object(), object(), object()
+    call.before_commit(lost)  # whose commit fails: it is done again
+    committed = call.before_commit(kept)
+    assert committed is not None
+    committed()
+    assert call.before_commit(later) is None
+    assert rows == [lost, kept]

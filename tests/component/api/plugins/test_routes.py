@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -295,7 +296,17 @@ class Recorded:
         def jobs(call: RouteCall) -> RouteReply:
             return RouteReply(value=site.jobs.create({**JOB, "group_id": self.group_id}))
 
-        answers = {"careless": careless, "fail": fail, "elsewhere": elsewhere, "jobs": jobs}
+        def record_and_fail(conn: Any) -> None:
+            site.record(conn, "toy.paint", "toy", 5)
+            raise ValueError("no paint")
+
+        def half(call: RouteCall) -> RouteReply:
+            with suppress(ValueError):
+                site.database.transaction(record_and_fail)
+            site.database.transaction(write)
+            return RouteReply()
+
+        answers = {"careless": careless, "fail": fail, "elsewhere": elsewhere, "jobs": jobs, "half": half}
         return [route(answer, "POST", f"/{name}") for name, answer in answers.items()]
 
     def settings(self) -> list[str]:
@@ -344,6 +355,12 @@ def test_s27_a_transaction_that_is_done_again_leaves_one_row(api: Api) -> None:
     site.lost_races = 2
     assert site.clients.call("POST", "/careless").status_code == 204
     assert (site.settings(), site.actions()) == (["toy", "second"], ["toys.post"])
+
+
+def test_s27_a_row_of_what_was_undone_counts_for_nothing(api: Api) -> None:
+    site = Recorded(api)
+    assert site.clients.call("POST", "/half").status_code == 204
+    assert (site.settings(), site.actions()) == (["toy"], ["toys.post"])
 
 
 def test_s27_a_change_that_xwheel_records_leaves_no_second_row(api: Api) -> None:
