@@ -27,11 +27,11 @@ T = TypeVar("T")
 
 MOST_AT_ONCE: Final = 5000
 CHANGE: Final = "call.change"
-"""The action of a call that changes something, where whoever answers it records nothing of what that is."""
+"""The action of a call that changed something, where the plugin that answered it recorded nothing of what that is."""
 
 
 class OpenCall:
-    """A call that is to leave a row: that of a deed, if whoever answers the call records nothing of it.
+    """A call that is to leave a row: that of a deed, if what answers the call records nothing itself.
 
     The row is written in the first transaction that is committed while the call is open, on the thread that answers it.
     """
