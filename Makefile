@@ -38,6 +38,8 @@ NARRATE := PIP_PROGRESS_BAR=off PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COLOR=1 $
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 export REQUIRE_SERVERS
+# else each process compiles all of xwheel for itself, and each worker rewrites all assertions
+unexport PYTHONDONTWRITEBYTECODE
 
 # schemathesis' plugin for pytest takes each process of tests a second to import; the tests that need schemathesis import it
 ifeq ($(MAKELEVEL),0)
@@ -88,7 +90,7 @@ test: $(READY)
 	+$(MAKE) --no-print-directory --jobs 2 suite types twin
 	@$(STAGES) table
 
-# its dots are shown as they come; the types' check, which has a single thread, runs next to it
+# the types' check, which has a single thread, runs next to this suite; the suite's dots are shown as they come
 suite: $(READY)
 	$(PYTEST) -n $(JOBS) --dist worksteal -m 'not long' $(ARGS)
 
@@ -134,7 +136,7 @@ MISTAKES ?= 10
 # killed nodes, sieges, random faults, pages. What computes runs next to what waits, the longest first
 gate: $(READY)
 	+$(SIDE_BY_SIDE) 3 homes $(NPM)
-	+$(SIDE_BY_SIDE) 5 long on-postgresql on-mariadb console-itself wheel plugins $(PAGES) soak mutants core docs stubs SAMPLE=$(MISTAKES)
+	+$(SIDE_BY_SIDE) 4 long on-postgresql on-mariadb console-itself wheel plugins $(PAGES) soak mutants core docs stubs SAMPLE=$(MISTAKES)
 	@$(STAGES) table
 
 long: $(READY)

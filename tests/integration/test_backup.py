@@ -19,7 +19,6 @@ from tests.support.server_homes import postgresql_place
 from xwheel.config import build_config
 from xwheel.node.node import Node
 from xwheel.storage import executors
-from xwheel.storage.database.engine import Database
 from xwheel.storage.schema.tables import job
 
 PAGE = "docs/howto/backup.md"
@@ -102,8 +101,17 @@ def test_u24_what_a_working_node_had_at_the_backup_is_there_after_the_restore(
         assert names_of(node) == ["before", "since"]
 
 
-def test_u24_a_working_node_brings_what_was_written_into_its_file(sqlite_db: Database, tmp_path: Path) -> None:
-    file, copy = Path(str(sqlite_db.path)), tmp_path / "copy.db"
+def test_u24_a_node_brings_what_was_written_into_its_file_while_it_works_and_at_its_end(tmp_path: Path) -> None:
+    file, copy = tmp_path / "xwheel.db", tmp_path / "copy.db"
+
+    def in_the_file() -> list[str]:
+        """Return the names of jobs in a copy of the file alone, without the log of writes."""
+        copy.write_bytes(file.read_bytes())
+        # a loop of the node may write meanwhile
+        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as conn:
+            return [name for (name,) in conn.execute("SELECT name FROM job ORDER BY id")]
+        return []
+
     with working(make_url(f"sqlite:///{file}")) as node:
         group_id = node.scheduler.core.db.transaction(
             lambda conn: executors.insert_group(conn, app_name="kept", title="kept", now_ms=1).id
@@ -111,15 +119,6 @@ def test_u24_a_working_node_brings_what_was_written_into_its_file(sqlite_db: Dat
         save_job(node, group_id, "written")
         (loop,) = (item for item in node.scheduler.management.services if item.name == "checkpoint")
         loop.wake()
-
-        def is_in_the_file() -> bool:
-            copy.write_bytes(file.read_bytes())
-            # a loop of the node may write meanwhile
-            with (
-                suppress(sqlite3.DatabaseError),
-                closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as conn,
-            ):
-                return conn.execute("SELECT name FROM job").fetchall() == [("written",)]
-            return False
-
-        wait_until(is_in_the_file)
+        wait_until(lambda: in_the_file() == ["written"])
+        save_job(node, group_id, "later")
+    assert in_the_file() == ["written", "later"]

@@ -44,6 +44,7 @@ WITHOUT: Mapping[str, str] = {
     "GET /api/v1/events": "'--follow' and '--wait' ask for what they show; this is for pages that show everything",
     "GET /api/v1/nodes": "for pages; 'xwheel health' tells of the node that is asked",
     "GET /api/v1/jobs/recent": "'xwheel run list --job' has the same of one job",
+    "GET /api/v1/schedule/words": "'xwheel job preview' has those of one schedule",
     "GET /api/v1/schedule/upcoming": "'xwheel job list' has the next fire of each",
     **{f"GET /api/v1/{name}/csv": "'--json' is for programs" for name in ("jobs", "runs", "audit")},
 }

@@ -29,7 +29,6 @@ CRON = "docs/howto/coming-from/cron.md"
 XXL_JOB = "docs/howto/coming-from/xxl-job.md"
 CELERY_CONFIG = """
 from pathlib import Path
-from typing import Any
 
 here = Path(__file__).parent
 for name in ("messages", "control", "results"):

@@ -47,8 +47,8 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/storage/runs.py",
-        old="where(*late, open_run.c.partition.in_(sorted(partitions)))",
-        new="where(*late)",
+        old="    .where(in_text(open_run.c.partition))\n    .order_by(open_run.c.check_ms)",
+        new="    .order_by(open_run.c.check_ms)",
         why="A node settles the unanswered sends of all other nodes.",
         tests=(f"{STORED}/test_runs.py",),
     ),
@@ -75,8 +75,9 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/storage/runs.py",
-        old="tuple_(after.partition, after.epoch, after.due_ms, after.id))",
-        new="tuple_(after.partition, after.epoch, after.due_ms + 1, 0))",
+        old="    return [QueuedRun(*row) for row in _OVERDUE_AFTER.fetch(conn, values)]",
+        new='    values |= {"after_due_ms": after.due_ms + 1, "after_id": 0}\n'
+        "    return [QueuedRun(*row) for row in _OVERDUE_AFTER.fetch(conn, values)]",
         why="Of rows with one due time those on the second page of a reconciliation are never seen.",
         tests=(f"{STORED}/test_runs.py",),
     ),

@@ -397,6 +397,7 @@ def _others() -> Iterator[Case]:
     yield Case("executors.find_group", lambda conn: executors.find_group(conn, "new"))
     yield Case("executors.list_groups", lambda conn: executors.list_groups(conn, prefix="1"))
     yield Case("executors.list_groups: some", lambda conn: executors.list_groups(conn, groups=FEW_GROUPS))
+    yield Case("executors.list_limits", executors.list_limits, 3000, "reads every group")
     yield Case("executors.update_group", lambda conn: executors.update_group(conn, 1, {"title": "x"}, NOW))
 
     def delete_group(conn: Connection) -> None:

@@ -293,6 +293,7 @@ for _path in (
 ):
     _plain("GET", _path)
 _plain("GET", "/jobs/recent", job_id="1,2")
+_plain("GET", "/schedule/words", job_id="1,2")
 _plain("GET", "/schedule/preview", schedule_type="FIX_RATE", schedule_conf="60")
 _plain("PUT", "/schedule/pause")
 _plain("DELETE", "/schedule/pause")

@@ -54,6 +54,7 @@ ROUTES = {
     ("GET", "/api/v1/reports"),
     ("GET", "/api/v1/overview"),
     ("GET", "/api/v1/schedule/preview"),
+    ("GET", "/api/v1/schedule/words"),
     ("GET", "/api/v1/schedule/pause"),
     ("PUT", "/api/v1/schedule/pause"),
     ("DELETE", "/api/v1/schedule/pause"),

@@ -70,6 +70,7 @@ ROUTES: Final[dict[str, tuple[type[Resource], Methods]]] = {
     "/runs/{run_id:id}/rerun": (runs.RunResource, {"POST": _RUN_RUN}),
     "/runs/{run_id:id}/log": (runs.RunLogResource, {"GET": _READ_RUN}),
     "/schedule/preview": (schedule.Preview, {"GET": _READ_SOME}),
+    "/schedule/words": (schedule.Words, {"GET": _READ_SOME}),
     "/schedule/pause": (schedule.Pause, {"GET": _READ_SOME, "PUT": _RUN_ALL, "DELETE": _RUN_ALL}),
     "/nodes": (nodes.Nodes, {"GET": _READ_SOME}),
     "/tokens": (tokens.Tokens, {"GET": _ADMIN_SOME, "POST": _MAKE_CREDENTIAL}),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 MAX_TOKEN_FILE: Final = 4096
 OTHERS: Final = 0o077
+BEFORE_LOGINS: Final = ("XWHEEL_URL", "XWHEEL_TOKEN", "XWHEEL_TOKEN_FILE")
+"""What of the environment counts before any login."""
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):

@@ -121,7 +121,7 @@ class Engine:
     def _remember(self, midnight: int, period: Period) -> None:
         """Keep a matching day for the next call, if one period has all of it and the second before.
 
-        What a missing hour before it would have held is due at its first second, in the Unix dialect.
+        If clocks leave out the hour before the day, crontab's fires of that hour are due at the day's first second.
         """
         start = midnight - period.offset
         if start > period.start and midnight + DAY <= period.own_end:

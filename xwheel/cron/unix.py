@@ -80,7 +80,7 @@ class UnixSchedule(Engine):
         if second == period.start:
             before = self._zone.period(second - 1)
             if before.offset < period.offset:  # what was due in the missing hour is due now
-                period, wall = before, max(second + before.offset, 0)
+                period, wall = before, second + before.offset
         while True:
             match = self._next_wall(max(wall, 0), limit)
             if match < 0:

@@ -27,16 +27,18 @@ T = TypeVar("T")
 
 MOST_AT_ONCE: Final = 5000
 CHANGE: Final = "call.change"
-"""The action of a call that changed something, where the plugin that answered it recorded nothing of what that is."""
+"""The action of a call that changed something, where what answered it recorded nothing of that."""
 
 
 class OpenCall:
-    """A call that is to leave a row: that of a deed, if what answers the call records nothing itself.
+    """A call that leaves a row: that of its deed, if what answers the call records nothing itself.
 
     The row is written in the first transaction that is committed while the call is open, on the thread that answers it.
+    ``record`` writes it.
     """
 
-    def __init__(self, record: Callable[[Connection], None]) -> None:
+    def __init__(self, deed: Deed, record: Callable[[Connection], None]) -> None:
+        self.deed = deed
         self._record = record
         self._recorded_in: Connection | None = None
         self.is_recorded = False
@@ -117,25 +119,26 @@ class AuditTrail(RecordsDeeds):
             raise NotRecordedError(text) from error
 
     def open_call(self, deed: Deed) -> OpenCall:
-        """Return a call that leaves the row of a deed; from now on this thread answers it, until it answers another.
+        """Return a call that leaves the row of a deed; this thread answers it until it answers another.
 
-        One that writes nothing here leaves none: see :meth:`close_call`.
+        A call that writes nothing here leaves no row: see :meth:`close_call`.
         """
-        call = OpenCall(lambda conn: self.record_many(conn, [deed]))
+        call = OpenCall(deed, lambda conn: self.record_many(conn, [deed]))
         OPEN_CALL.set(call)
         return call
 
-    def close_call(self, call: OpenCall, deed: Deed) -> None:
-        """Record the deed of a call that ended well and wrote nothing: what it did is elsewhere.
+    def close_call(self, call: OpenCall) -> None:
+        """Record the deed of a call that ended well and wrote nothing here: what it did is elsewhere.
 
         Raises NotRecordedError, which says that it is done.
         """
         if call.is_recorded or self._book is None:
             return
         try:
-            self._db.transaction(lambda conn: self.record_many(conn, [deed]))
+            self._db.transaction(lambda conn: self.record_many(conn, [call.deed]))
         except NotRecordedError as error:
-            raise NotRecordedError(f"{deed.action} is done, and could not be recorded: {error.__cause__}") from error
+            words = f"{call.deed.action} is done, and could not be recorded: {error.__cause__}"
+            raise NotRecordedError(words) from error
 
     def note_refused(self, listener: str, actor: Actor, address: str, route: str, path: str, why: str) -> None:
         """Note a refused call.

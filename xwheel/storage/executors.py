@@ -6,12 +6,13 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, and_, delete, exists, func, insert, not_, or_, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, delete, exists, func, insert, not_, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import ConflictError
 from xwheel.model import NO_SECRET, SHARED_SECRET, EnteredAddress, ExecutorGroup, RegisteredExecutor
-from xwheel.storage.database.bulk import fetch_rows, update_many
+from xwheel.storage.database.bulk import update_many
+from xwheel.storage.database.direct import Prepared
 from xwheel.storage.database.rows import insert_row, one_row
 from xwheel.storage.schema.tables import (
     IS_SENT,
@@ -41,6 +42,18 @@ _IS_NAMED: Final = exists().where(
 )
 """A person entered the address with an executor secret."""
 
+_EXECUTORS = Prepared(
+    select(executor)
+    .where(or_(executor.c.by_hand, not_(_PROVES_LESS), not_(_IS_NAMED)))
+    .order_by(executor.c.group_id, executor.c.address)
+)
+_LIMITS = Prepared(select(executor_group.c.id, executor_group.c.app_name, executor_group.c.max_running))
+
+# what is registered at an address of a group
+_HERE = and_(executor.c.group_id == bindparam("of_group"), executor.c.address == bindparam("at"))
+_AT_ADDRESS = select(executor).where(_HERE)
+_CHANGE, _ADD = update(executor).where(_HERE), insert(executor)
+
 _ADDRESSES = select(*(entered_address.c[name] for name in ("group_id", "address", "secret_id", "error")))
 
 
@@ -51,25 +64,24 @@ def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecu
     """
     values = {name: getattr(item, name) for name in REGISTERED}
     values["labels"] = json.dumps(dict(item.labels), ensure_ascii=False) if item.labels else None
-    same = and_(executor.c.group_id == item.group_id, executor.c.address == item.address)
-    before = conn.execute(select(executor.c.secret_id, executor.c.by_hand).where(same)).one_or_none()
+    place = {"of_group": item.group_id, "at": item.address}
+    before = conn.execute(_AT_ADDRESS, place).one_or_none()
     if item.by_hand or (before is not None and before.by_hand):
         values["earlier_secret_id"] = None  # what a person names was not proven
     elif before is not None and before.secret_id not in (None, item.secret_id):
         values["earlier_secret_id"] = before.secret_id
-    if conn.execute(update(executor).where(same).values(values)).rowcount == 0:
-        conn.execute(insert(executor).values(values))
+    if conn.execute(_CHANGE, {**values, **place}).rowcount == 0:
+        conn.execute(_ADD, values)
     if item.instance:
         moved = and_(executor.c.instance == item.instance, executor.c.address != item.address)
         conn.execute(delete(executor).where(executor.c.group_id == item.group_id, moved))
-    row = conn.execute(select(executor).where(same)).one()
+    row = conn.execute(_AT_ADDRESS, place).one()
     return _record(dict(row._mapping), item.suspect_until_ms)
 
 
 def find_executor(conn: Connection, group_id: int, address: str) -> RegisteredExecutor | None:
     """Return what registered at an address of a group, or is there by hand, or None."""
-    query = select(executor).where(executor.c.group_id == group_id, executor.c.address == address)
-    row = conn.execute(query).one_or_none()
+    row = conn.execute(_AT_ADDRESS, {"of_group": group_id, "at": address}).one_or_none()
     return None if row is None else _record(dict(row._mapping))
 
 
@@ -185,9 +197,7 @@ class ExecutorReader:
 
         What proved less than the secret that a person named for its address is none, whichever node wrote it.
         """
-        counts = or_(executor.c.by_hand, not_(_PROVES_LESS), not_(_IS_NAMED))
-        query = select(executor).where(counts).order_by(executor.c.group_id, executor.c.address)
-        rows = [tuple(row) for row in fetch_rows(conn, query)]
+        rows = [tuple(row) for row in _EXECUTORS.fetch(conn, {})]
         names = executor.c.keys()
         self._known = {row: self._known.get(row) or _record(dict(zip(names, row, strict=True))) for row in rows}
         return list(self._known.values())
@@ -256,6 +266,11 @@ def list_groups(
     if prefix:
         query = query.where(func.substr(executor_group.c.app_name, 1, len(prefix)) == prefix)
     return [_group(row) for row in conn.execute(query.order_by(executor_group.c.id).limit(limit))]
+
+
+def list_limits(conn: Connection) -> list[tuple[int, str, int]]:
+    """Return id, app name and limit of running runs of all groups."""
+    return [(group_id, app_name, most) for group_id, app_name, most in _LIMITS.fetch(conn, {})]
 
 
 def update_group(conn: Connection, group_id: int, changes: Mapping[str, Any], now_ms: int) -> ExecutorGroup:

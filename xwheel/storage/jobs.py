@@ -13,9 +13,24 @@ from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, get_origin, get_type_hints
 from zlib import crc32
 
-from sqlalchemy import Column, Connection, Row, Select, Table, delete, exists, insert, or_, select, text, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Row,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.sql.elements import TextClause
 
+from xwheel.errors import NotFoundError
 from xwheel.model import PARTITIONS, ChildLink, Job, Origin, Run
 from xwheel.storage.database.bulk import ById, any_of, fetch_rows, tuple_in, update_many
 from xwheel.storage.database.direct import Prepared
@@ -40,6 +55,8 @@ _CHOICES: Final[list[tuple[int, dict[Any, Any]]]] = [
 LISTS: Final = {name: place for place, name in enumerate(_JOB_NAMES) if get_origin(_KINDS[name]) is tuple}
 
 _JOBS = ById(job.c.id, select(*JOB_COLUMNS).where)
+_JOB_THERE = Prepared(select(*JOB_COLUMNS).where(job.c.id == bindparam("key"), job.c.deleted_ms.is_(None)))
+_CHANGE = update(job).where(job.c.id == bindparam("key"))
 _JOBS_THERE = ById(job.c.id, select(*JOB_COLUMNS).where(job.c.deleted_ms.is_(None)).where)
 _NAMED = select(job.c.id, job.c.name, executor_group.c.app_name, job.c.group_id)
 NAMES_OF = ById(job.c.id, _NAMED.outerjoin(executor_group, executor_group.c.id == job.c.group_id).where)
@@ -109,8 +126,13 @@ def get_job(conn: Connection, job_id: int, *, lock: bool = False) -> Job:
 
     Raises NotFoundError: it does not exist.
     """
-    query = select(*JOB_COLUMNS).where(job.c.id == job_id, job.c.deleted_ms.is_(None))
-    return _job(one_row(conn, query, "job", job_id, lock=lock))
+    if lock:
+        query = select(*JOB_COLUMNS).where(job.c.id == job_id, job.c.deleted_ms.is_(None))
+        return _job(one_row(conn, query, "job", job_id, lock=True))
+    rows = _JOB_THERE.fetch(conn, {"key": job_id})
+    if not rows:
+        raise NotFoundError("job", job_id)
+    return _job(rows[0])
 
 
 def get_jobs(conn: Connection, ids: Collection[int], *, deleted: bool = True) -> dict[int, Job]:
@@ -250,7 +272,7 @@ def find_calendar_users(conn: Connection, name: str) -> list[int]:
 
 def update_job(conn: Connection, job_id: int, values: Mapping[str, Any]) -> Job:
     """Write changed columns of a job whose row is locked, and return it."""
-    conn.execute(update(job).where(job.c.id == job_id).values(**_row(values)))
+    conn.execute(_CHANGE, {**_row(values), "key": job_id})
     return get_job(conn, job_id)
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from xwheel.errors import LockError
 from xwheel.model import PARTITIONS
 from xwheel.storage.database.bulk import ById, fetch_rows
+from xwheel.storage.database.direct import Prepared
 from xwheel.storage.database.rows import hold
 from xwheel.storage.schema.tables import node, partition_lease
 
@@ -43,6 +44,15 @@ class LeaseRow(NamedTuple):
 _LEASES: Final = select(*(partition_lease.c[name] for name in LeaseRow._fields)).order_by(partition_lease.c.partition)
 
 
+_MINE = node.c.id == bindparam("owner")
+_RENEW: Final = Prepared(
+    update(node)
+    .where(_MINE)
+    .values(renewal=node.c.renewal + 1, until_ms=bindparam("until"), draining=bindparam("drains"))
+)
+_RENEWAL: Final = Prepared(select(node.c.renewal).where(_MINE))
+
+
 def take_all_leases(conn: Connection, owner: str) -> dict[int, int]:
     """Take every partition, each under a new epoch, and return these; only for a database with one scheduler.
 
@@ -60,10 +70,9 @@ def renew_node(conn: Connection, owner: str, now_ms: int, until_ms: int, *, drai
 
     Its first one makes its row, and no other row is locked.
     """
-    query = update(node).where(node.c.id == owner)
-    change = query.values(renewal=node.c.renewal + 1, until_ms=until_ms, draining=draining)
-    if conn.execute(change).rowcount:
-        return int(conn.execute(select(node.c.renewal).where(node.c.id == owner)).scalar_one())
+    if _RENEW.change(conn, {"owner": owner, "until": until_ms, "drains": draining}):
+        ((renewal,),) = _RENEWAL.fetch(conn, {"owner": owner})
+        return int(renewal)
     row = {"id": owner, "started_ms": now_ms, "renewal": 1, "until_ms": until_ms, "draining": draining}
     conn.execute(insert(node).values(row))
     return 1

@@ -134,6 +134,13 @@ _UNADOPTED = Prepared(
     .where(open_run.c.due_ms <= bindparam("horizon_ms"))
     .limit(bindparam("most"))
 )
+_UNANSWERED = Prepared(
+    select(*_OPEN)
+    .where(IS_SENT, open_run.c.check_ms <= bindparam("before_ms"), open_run.c.state == RunState.DISPATCHING)
+    .where(in_text(open_run.c.partition))
+    .order_by(open_run.c.check_ms)
+    .limit(bindparam("most"))
+)
 # after a backlog PostgreSQL believes for a minute or two that very many rows match, and would read the whole table for
 # those few that do; each partition in the order of the index leaves it no choice
 _UNADOPTED_POSTGRESQL = Prepared(
@@ -159,6 +166,16 @@ class QueuedRun(Struct, frozen=True, gc=False):
 
 _QUEUED = [open_run.c[name] for name in QueuedRun.__struct_fields__]
 _LOCK_QUEUED = locked(select(*_QUEUED).where(open_run.c.state == RunState.PLANNED))
+_PLACE = (open_run.c.partition, open_run.c.epoch, open_run.c.due_ms, open_run.c.id)
+_FIND_OVERDUE = (
+    select(*_QUEUED)
+    .where(in_text(open_run.c.partition), open_run.c.epoch > 0, open_run.c.due_ms <= bindparam("before_ms"), IS_PLANNED)
+    .order_by(*_PLACE)
+    .limit(bindparam("most"))
+)
+_OVERDUE = Prepared(_FIND_OVERDUE)
+_AFTER = tuple_(*(bindparam(f"after_{column.name}", type_=column.type) for column in _PLACE))
+_OVERDUE_AFTER = Prepared(_FIND_OVERDUE.where(tuple_(*_PLACE) > _AFTER))
 
 
 class DueRun(NamedTuple):
@@ -396,16 +413,12 @@ def find_overdue(
 
     Rows of an older epoch are among them. A page begins behind the row ``after``.
     """
-    place = (open_run.c.partition, open_run.c.epoch, open_run.c.due_ms, open_run.c.id)
-    query = select(*_QUEUED).where(
-        open_run.c.partition.in_(sorted(part for part in epochs if after is None or part >= after.partition)),
-        open_run.c.epoch > 0,
-        open_run.c.due_ms <= before_ms,
-        IS_PLANNED,
-    )
-    if after is not None:
-        query = query.where(tuple_(*place) > tuple_(after.partition, after.epoch, after.due_ms, after.id))
-    return [QueuedRun(*row) for row in conn.execute(query.order_by(*place).limit(limit)).all()]
+    values: dict[str, Any] = {"ids": sorted(epochs), "before_ms": before_ms, "most": limit}
+    if after is None:
+        return [QueuedRun(*row) for row in _OVERDUE.fetch(conn, values)]
+    values["ids"] = [part for part in values["ids"] if part >= after.partition]
+    values |= {f"after_{column.name}": getattr(after, column.name) for column in _PLACE}
+    return [QueuedRun(*row) for row in _OVERDUE_AFTER.fetch(conn, values)]
 
 
 def load_due(conn: Connection, ids: Sequence[int]) -> list[DueRun]:
@@ -459,9 +472,8 @@ def update_accepted(conn: Connection, accepted: Mapping[int, AcceptedRow], now_m
 
 def list_unanswered(conn: Connection, partitions: Collection[int], before_ms: int, limit: int) -> list[Run]:
     """Return rows that are still dispatching although their send must be over."""
-    late = (IS_SENT, open_run.c.check_ms <= before_ms, open_run.c.state == RunState.DISPATCHING)
-    query = select(*_OPEN).where(*late, open_run.c.partition.in_(sorted(partitions)))
-    return [run_of(row) for row in conn.execute(query.order_by(open_run.c.check_ms).limit(limit))]
+    values = {"ids": sorted(partitions), "before_ms": before_ms, "most": limit}
+    return [run_of(row) for row in _UNANSWERED.fetch(conn, values)]
 
 
 def lock_runs(conn: Connection, ids: Sequence[int]) -> dict[int, Run]:

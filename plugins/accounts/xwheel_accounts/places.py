@@ -146,7 +146,10 @@ class PasswordPlaces:
         raise PasswordsBusyError(f"no password could be judged within {self._wait_s:g} s: ask again in a moment")
 
     def _make_room(self, mine: _Waiting) -> None:
-        """Refuse the caller whose address asked most lately: this one, or one that waits. Of equals, the latest."""
+        """Refuse the caller whose address asked most lately. It may be this caller, or one that waits.
+
+        If several addresses asked as often, the caller that came last is refused.
+        """
         most = max(reversed(self._waiting), key=lambda other: other.asked)
         if most.asked <= mine.asked:
             raise PasswordsBusyError(TOO_MANY)

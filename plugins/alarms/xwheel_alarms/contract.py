@@ -42,6 +42,7 @@ class Alarm:
         run: The run that it is about; None where there is none, as in a test or if a job did not run.
         count: How many events this stands for: those that the rule's window or its quiet hours held back count here.
         receivers: Who gets it, in the channel's own form; empty for the channel's default.
+        link: Where the console shows the run or the job; empty if the settings do not say where the console is.
     """
 
     id: int
@@ -55,6 +56,7 @@ class Alarm:
     run: Run | None
     count: int = 1
     receivers: Sequence[str] = ()
+    link: str = ""
 
 
 class AlarmChannel(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from xwheel.model import ExecutorGroup, Job, Run
@@ -13,6 +12,7 @@ from xwheel.storage import executors, jobs, runs
 from xwheel_alarms.channels import AlarmChannels, Send, Sent
 from xwheel_alarms.contract import Alarm
 from xwheel_alarms.grouping import SUMMARY, group_alarms, missing_channel
+from xwheel_alarms.helpers import shown_time
 from xwheel_alarms.matching import RuleIndex
 from xwheel_alarms.records import AlarmAttempt, AlarmKind, AlarmRow, AlarmTarget, AttemptState
 from xwheel_alarms.settings import AlarmSection
@@ -187,7 +187,16 @@ class AlarmDelivery:
             group = groups.get(job.group_id) if job is not None else None
             run = known.get(row.run_id or 0)
             mine = [item for item in members if item.notice_id == row.id]
-            alarm = make_alarm(row, job, group, run, members=mine, names=names, receivers=attempt.receivers)
+            alarm = make_alarm(
+                row,
+                job,
+                group,
+                run,
+                members=mine,
+                names=names,
+                receivers=attempt.receivers,
+                console_url=self._settings.console_url,
+            )
             sends.append(Send(attempt, alarm))
         return sends
 
@@ -214,6 +223,7 @@ def make_alarm(
     members: Sequence[AlarmRow] = (),
     names: dict[int, str] | None = None,
     receivers: Sequence[str] = (),
+    console_url: str = "",
 ) -> Alarm:
     """Return what a channel is asked to send.
 
@@ -225,14 +235,17 @@ def make_alarm(
         members: For a summary, what else it counts.
         names: Names of the jobs of those, by id.
         receivers: Whose addresses it goes to, in the channel's own words.
+        console_url: Where people reach the console; empty if that is not known.
     """
+    if len({item.job_id for item in (row, *members)}) > 1:
+        job, group, run = None, None, None
+    link = _link(console_url, row, job)
+    timezone = "UTC" if job is None else job.timezone
     if members:
-        title, text = _summary([row, *members], names or {}, row.count)
-        if len({item.job_id for item in (row, *members)}) > 1:
-            job, group, run = None, None, None
+        title, lines = _summary([row, *members], names or {}, row.count, timezone)
     else:
-        title = _title(row, job)
-        text = "\n".join([title, *_facts(row, job, group, run)])
+        title, lines = _title(row, job), _facts(row, job, group, run, timezone)
+    text = "\n".join([title, *lines, *([f"Link: {link}"] if link else [])])
     return Alarm(
         id=row.id,
         kind=row.kind,
@@ -245,7 +258,18 @@ def make_alarm(
         run=run,
         count=row.count,
         receivers=tuple(receivers),
+        link=link,
     )
+
+
+def _link(console_url: str, row: AlarmRow, job: Job | None) -> str:
+    """Return the console's page of what an alarm is about: of its run, of its job, or of all alarms."""
+    base = console_url.rstrip("/")
+    if not base:
+        return ""
+    if job is None:
+        return f"{base}/#/alarms"
+    return f"{base}/#/jobs/{job.id}" if row.run_id is None else f"{base}/#/runs/{row.run_id}"
 
 
 def _title(row: AlarmRow, job: Job | None) -> str:
@@ -258,47 +282,43 @@ def _title(row: AlarmRow, job: Job | None) -> str:
     return f"{title} {row.count} times" if row.count > 1 else title
 
 
-def _facts(row: AlarmRow, job: Job | None, group: ExecutorGroup | None, run: Run | None) -> list[str]:
+def _facts(row: AlarmRow, job: Job | None, group: ExecutorGroup | None, run: Run | None, timezone: str) -> list[str]:
     if row.kind is AlarmKind.TEST:
         return ["Nothing happened: this tests whether alarms arrive."]
     is_end = row.kind is AlarmKind.RECOVERED
     facts = [
-        ("At", _time(row.at_ms)),
-        ("Last", _time(row.last_ms) if row.last_ms > row.at_ms else ""),
+        ("At", shown_time(row.at_ms, timezone)),
+        ("Last", shown_time(row.last_ms, timezone) if row.last_ms > row.at_ms else ""),
         ("Was told before" if is_end else "Reason", row.reason),
         ("Not told since", str(row.count - 1) if is_end and row.count > 1 else ""),
         ("Message", row.message),
         ("Run", str(row.run_id or "")),
-        *(_run_facts(run) if run is not None else ()),
+        *(_run_facts(run, timezone) if run is not None else ()),
         ("Group", group.app_name if group is not None else ""),
         ("Handler", job.handler if job is not None else ""),
     ]
     return [f"{name}: {value}" for name, value in facts if value]
 
 
-def _run_facts(run: Run) -> list[tuple[str, str]]:
+def _run_facts(run: Run, timezone: str) -> list[tuple[str, str]]:
     return [
-        ("Due", _time(run.due_ms)),
+        ("Due", shown_time(run.due_ms, timezone)),
         ("Attempt", str(run.attempt)),
         ("Shard", f"{run.shard_index} of {run.shard_total}" if run.shard_total > 1 else ""),
         ("Executor", run.address or ""),
     ]
 
 
-def _summary(rows: Sequence[AlarmRow], names: dict[int, str], count: int) -> tuple[str, str]:
+def _summary(rows: Sequence[AlarmRow], names: dict[int, str], count: int, timezone: str) -> tuple[str, list[str]]:
     title = f"Quiet hours are over: {count} alarms of {len({row.job_id for row in rows})} jobs"
     lines = [
         f"Job {row.job_id}{f' ({name})' if (name := names.get(row.job_id or 0, '')) else ''} {WORDS[row.kind]}, "
-        f"last at {_time(row.last_ms)}{f': {row.reason}' if row.reason else ''}"
+        f"last at {shown_time(row.last_ms, timezone)}{f': {row.reason}' if row.reason else ''}"
         for row in rows[:LINES]
     ]
     if len(rows) > LINES:
         lines.append(f"and {len(rows) - LINES} more")
-    return title, "\n".join([title, *lines])
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return title, lines
 
 
 def send_test(

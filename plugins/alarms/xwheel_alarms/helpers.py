@@ -10,6 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from xwheel import cron
+from xwheel.errors import ScheduleError
+
 from xwheel_alarms.contract import Alarm
 
 # what stands between braces and could be meant for a name; JSON's braces, which hold quotes or spaces, could not
@@ -29,6 +32,7 @@ ALARM_PLACEHOLDERS: Final = (
     "job_id",
     "group",
     "run_id",
+    "link",
 )
 
 
@@ -76,17 +80,28 @@ class AlarmTemplate:
         return "".join(parts)
 
 
+def shown_time(at_ms: int, timezone: str = "UTC") -> str:
+    """Return a time as the clocks of a zone show it, with the zone; in UTC if this machine does not know the zone."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=at_ms)
+        try:
+            local = moment.astimezone(cron.zone(timezone))
+        except ScheduleError:
+            return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError):
+        return str(at_ms)
+    if timezone == "UTC":
+        return local.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{local.isoformat(' ', 'seconds')} {timezone}"
+
+
 def alarm_values(alarm: Alarm) -> dict[str, str]:
     """Return the values of :data:`ALARM_PLACEHOLDERS`; every one can be encoded as UTF-8, and is else as it was."""
-    try:
-        time = (_EPOCH + timedelta(milliseconds=alarm.at_ms)).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except OverflowError:
-        time = str(alarm.at_ms)
     job, group, run = alarm.job, alarm.group, alarm.run
     values = {
         "id": str(alarm.id),
         "kind": str(alarm.kind),
-        "time": time,
+        "time": shown_time(alarm.at_ms, job.timezone if job is not None else "UTC"),
         "title": alarm.title,
         "text": alarm.text,
         "reason": alarm.reason,
@@ -95,6 +110,7 @@ def alarm_values(alarm: Alarm) -> dict[str, str]:
         "job_id": str(job.id) if job is not None else "",
         "group": group.app_name if group is not None else "",
         "run_id": str(run.id) if run is not None else "",
+        "link": alarm.link,
     }
     return {name: value.encode("utf-8", "replace").decode("utf-8") for name, value in values.items()}
 

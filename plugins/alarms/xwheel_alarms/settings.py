@@ -19,5 +19,7 @@ class AlarmSection(Section):
     """Pause before the second attempt; then doubled."""
     retry_max_delay_s: int = Field(600, ge=1, le=86_400)
     """No pause is longer."""
+    console_url: str = Field("", max_length=500, pattern=r"^(https?://[^\s#?]+)?$")
+    """Where people reach the console, as https://xwheel.example; alarms link to it then."""
     watch_interval_s: int = Field(15, ge=1, le=3600)
     """How often jobs that do not run and runs that do not end are searched for."""

@@ -36,7 +36,13 @@ SetOption = Annotated[
     ),
 ]
 NodeOption = Annotated[
-    str | None, typer.Option("--url", metavar="URL", help="Ask the node with this management API, not the database.")
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="Management API of a node; default: $XWHEEL_URL or that of the latest login, and without either the "
+        "database of the settings.",
+    ),
 ]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id, name or APP/NAME.")]
 JobFilter = Annotated[str | None, typer.Option("--job", metavar="JOB", help="Id, name or APP/NAME of a job.")]

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
-from xwheel.cli.connection import node_client
+from xwheel.cli.connection import BEFORE_LOGINS, node_client, read_logins
 from xwheel.cli.options import (
     ConfigOption,
     DatabaseOption,
@@ -47,6 +47,8 @@ MAX_PAGE: Final = 1000
 MAX_ID_DIGITS: Final = 16
 SHOWN_MATCHES: Final = 5
 NULL: Final = "null"
+SETTINGS: Final = ("XWHEEL_CONFIG", "XWHEEL_DATABASE__URL")
+"""What of the environment says that the database of the settings is meant."""
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
@@ -88,7 +90,9 @@ class NodeApi(Printer):
         Raises:
             ConfigError: There is no token, or the URL is none.
         """
-        return node_client(self._url, self._token_file)
+        client = node_client(self._url, self._token_file)
+        self.tell_place(f"node {client.base_url}")
+        return client
 
     @property
     def base_url(self) -> str:
@@ -155,7 +159,7 @@ class NodeApi(Printer):
             try:
                 found: dict[str, Any] = self.call("GET", f"/jobs/{text}")
             except NotFoundError as error:
-                raise self._not_found(text, "read as an id") from error
+                raise self._told_how(error, text, "read as an id") from error
             return found
         matches = self._jobs_named(text, SHOWN_MATCHES + 1)
         if len(matches) > 1:
@@ -192,21 +196,22 @@ class NodeApi(Printer):
         try:
             if slash:
                 params["group_id"] = self.group(app_name)["id"]
-            found = list(self.pages("/jobs", params, limit=limit))
+            if found := list(self.pages("/jobs", params, limit=limit)):
+                return found
+            raise NotFoundError("job", text[:128])
         except NotFoundError as error:
-            raise self._not_found(text, "read as APP/NAME") from error
-        if not found:
-            raise self._not_found(text, "read as APP/NAME") if slash else NotFoundError("job", text[:128])
-        return found
+            raise (self._told_how(error, text, "read as APP/NAME") if slash else error) from None
 
-    def _not_found(self, text: str, how: str) -> NotFoundError:
-        """Return the error for a job that is not there; it says how a job that has the whole text as its name is given.
+    def _told_how(self, error: NotFoundError, text: str, how: str) -> NotFoundError:
+        """Return an error that says how to give the job whose name is the whole text.
 
-        That one is not taken by itself: a command that changes a job must not change another one than last time.
+        If there is no such job, it is the error that was given. The job is not taken by itself: a command must not
+        change another job than last time.
         """
         named = [self.job_name(job["id"]) for job in self.pages("/jobs", {"name": text}, limit=SHOWN_MATCHES)]
-        hint = f" ({how}; the job of that name is {' or '.join(named)})" if named else ""
-        return NotFoundError("job", f"{text[:128]}{hint}")
+        if not named:
+            return error
+        return NotFoundError("job", f"{text[:128]} ({how}; the job of that name is {' or '.join(named)})")
 
     @cached_property
     def group_names(self) -> dict[int, str]:
@@ -313,9 +318,11 @@ class ConfiguredDatabase(Printer):
     def open(self) -> Iterator[Database]:
         """Open the database, which must be there already, for as long as a block lasts; its audit names this user."""
         from xwheel.model.access import acting
+        from xwheel.storage.database.address import parse, place_of
         from xwheel.storage.database.startup import open_database
 
         tables = self.plugins.tables
+        self.tell_place(f"database {place_of(parse(self.config.database.url))}")
         with closing(open_database(self.config, create=False, tables=tables)) as db, acting(command_actor()):
             yield db
 
@@ -358,7 +365,11 @@ def command_actor() -> Actor:
 
 
 class DatabaseOrNode(ConfiguredDatabase):
-    """What has tokens and secrets: the configured database, or the node that is asked in its place.
+    """What has accounts, tokens and secrets: the node that all commands talk to, or the database of the settings.
+
+    It is the node if an option names one, and the database if an option names that or its settings. Else the
+    environment and then a login say so, as for commands that ask nodes alone. Where they name no node, it is the
+    database.
 
     Args:
         config_path: The file with the settings.
@@ -379,14 +390,22 @@ class DatabaseOrNode(ConfiguredDatabase):
         super().__init__(config_path, url, as_json)
         if url is not None and node_url is not None:
             raise FieldError("--url", "give --url or --database, not both")
-        asks = node_url is not None or token_file is not None
-        self.node = NodeApi(node_url, token_file) if asks else None
+        names_node = node_url is not None or token_file is not None
+        names_database = url is not None or config_path is not None
+        self.node = NodeApi(node_url, token_file) if names_node or not (names_database or _means_database()) else None
 
     def page_url(self) -> str:
         """Return where a browser finds the node; raises ConfigError if the settings do not say."""
         from xwheel_commands.files import url_of
 
         return url_of(self.config) if self.node is None else self.node.base_url
+
+
+def _means_database() -> bool:
+    """Return whether commands that no option tells where they work mean the database of the settings."""
+    if any(map(os.environ.get, BEFORE_LOGINS)):
+        return False
+    return any(map(os.environ.get, SETTINGS)) or not read_logins().latest
 
 
 def group_id_of(conn: Connection, app_name: str) -> int:

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
 import typer
-from xwheel.cli.connection import Login, Logins, checked_token, client_of, logins_file, plain_url, read_logins, token_in
+from xwheel.cli.connection import (
+    BEFORE_LOGINS,
+    Login,
+    Logins,
+    checked_token,
+    client_of,
+    logins_file,
+    plain_url,
+    read_logins,
+    token_in,
+)
 from xwheel.cli.lazy import command_group
 from xwheel.cli.options import ConfigOption, DatabaseOption, JsonOption
 from xwheel.cli.output import print_done
@@ -35,7 +45,6 @@ SOON_S: Final = 3.0
 """How long a node may take to know a new token; it reads them every second."""
 POLL_S: Final = 0.3
 MAX_NAME: Final = 64
-BEFORE_LOGINS: Final = ("XWHEEL_URL", "XWHEEL_TOKEN", "XWHEEL_TOKEN_FILE")
 QUESTION: Final = "/api/v1/schedule/pause"
 FACT: Final = "paused_since_ms"
 

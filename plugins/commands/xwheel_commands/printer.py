@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import typer
 from xwheel.cli.output import print_done, print_json
 
 from xwheel_commands.output import print_fields, shown
@@ -20,6 +22,11 @@ class Printer:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
+
+    def tell_place(self, place: str) -> None:
+        """Tell a person which node or which database a command means, apart from the answer."""
+        if sys.stderr.isatty():
+            typer.echo(place, err=True)
 
     def print_list(
         self,

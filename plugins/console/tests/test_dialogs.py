@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from conftest import Open, Site, Watch
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Dialog, Locator, Page, Route, expect
 
 
 def top(page: Page) -> Locator:
@@ -121,3 +122,36 @@ def test_a_job_is_deleted_only_by_its_name(open_page: Open, site: Site) -> None:
     name.fill("named to be deleted")
     delete.click()
     expect(page.locator(".note.good")).to_contain_text("named to be deleted")
+
+
+def test_u25_a_dialog_does_not_stay_over_the_next_page(open_page: Open) -> None:
+    page = open_page("/jobs")
+    page.locator("nav.side a[href='#/executors']").click()
+    page.get_by_role("button", name="New group").click()
+    expect(top(page)).to_be_visible()
+    page.go_back()
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    expect(page).to_have_url(re.compile(r"#/jobs$"))
+
+
+def test_u25_what_was_typed_in_a_dialog_is_not_left_unasked(open_page: Open) -> None:
+    page = open_page("/jobs")
+    page.locator("nav.side a[href='#/executors']").click()
+    page.get_by_role("button", name="New group").click()
+    top(page).get_by_label("Title").fill("typed by hand")
+    asked: list[str] = []
+
+    def answer(dialog: Dialog) -> None:
+        asked.append(dialog.message)
+        if len(asked) == 1:
+            dialog.dismiss()
+        else:
+            dialog.accept()
+
+    page.on("dialog", answer)
+    page.go_back()
+    expect(top(page).get_by_label("Title")).to_have_value("typed by hand")
+    expect(page).to_have_url(re.compile(r"#/executors$"))
+    page.go_back()
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    assert asked == ["Discard what you changed?"] * 2

@@ -11,7 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from conftest import Open, Site, Watch, visit
+from conftest import Open, Site, Watch, go_to, visit
 from playwright.sync_api import Locator, Page, Route, expect
 from xwheel_devtools.testing import wait_until
 
@@ -579,3 +579,18 @@ def test_who_sees_no_jobs_is_shown_the_first_steps(open_page: Open, site: Site, 
     expect(page.locator("[data-step='2'][data-done=yes]")).to_be_visible()
     page.goto(f"{site.url}/#/jobs")
     expect(page.locator("[data-list=jobs] tbody tr")).to_have_count(1)
+
+
+def test_c10_a_page_of_jobs_asks_for_the_words_of_all_schedules_at_once(open_page: Open, site: Site) -> None:
+    crons = [f"{minute} 4 * * *" for minute in range(45)]
+    ids = [site.job(f"words {cron}", schedule_type="UNIX_CRON", schedule_conf=cron) for cron in crons]
+    page = open_page("/me")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    go_to(page, "/jobs?q=words ")
+    words = page.locator("[data-words=UNIX_CRON]")
+    expect(words).to_have_count(45)
+    for minute, job_id in enumerate(ids):
+        expect(page.locator(f"tr[data-id='{job_id}'] [data-words]")).to_contain_text(f"04:{minute:02}")
+    assert sum("/api/v1/schedule/" in url for url in asked) == 1
+    site.node.call("POST", "jobs/bulk/delete", {"ids": ids})

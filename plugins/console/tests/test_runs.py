@@ -398,6 +398,18 @@ def test_the_dashboard_says_what_the_database_has(
         expect(page.locator("table.list tbody tr")).to_have_count(min(50, whole))
 
 
+def test_u25_hours_of_the_trend_are_those_of_the_shown_zone(open_page: Open) -> None:
+    page = open_page("/", timezone_id="Asia/Kolkata")
+    expect(page.get_by_text("Days are those of UTC.")).to_have_count(0)
+    trend = page.locator("[data-chart=trend]")
+    trend.get_by_role("button", name="Show as table").click()
+    hours = trend.locator("tbody tr td:first-child, tbody tr th:first-child").all_inner_texts()
+    assert len(hours) == 24
+    assert all(hour.endswith(":30") for hour in hours), hours
+    page = open_page("/?range=7d", timezone_id="Asia/Kolkata")
+    expect(page.get_by_text("Days are those of UTC.")).to_be_visible()
+
+
 def test_a_point_of_the_trend_opens_the_runs_of_its_day_and_result(
     contexts: Contexts, month_site: tuple[Site, Path, int], watch: Watch
 ) -> None:

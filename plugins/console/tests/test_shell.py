@@ -78,3 +78,23 @@ def test_what_is_typed_while_the_palette_is_on_its_way_is_typed_into_it(
         expect(dialog(page).get_by_role("option").first).to_have_text(re.compile("^Run early gj job now"))
         page.keyboard.press("Backspace")
         expect(dialog(page).get_by_role("combobox")).to_have_value("run early gj job no")
+
+
+@pytest.mark.parametrize(
+    ("hours", "said"),
+    [
+        (0, "now"),
+        (1.5, "in 1 hour"),
+        (-1, "1 hour ago"),
+        (24, "in 24 hours"),
+        (-30, "30 hours ago"),
+        (47.9, "in 47 hours"),
+        (48, "in 2 days"),
+        (-72, "3 days ago"),
+    ],
+)
+def test_u25_how_far_a_time_is_needs_no_word_for_a_day(open_page: Open, hours: float, said: str) -> None:
+    """On a Saturday, 30 hours away may be Monday, which no word for tomorrow is."""
+    page = open_page("/me")
+    ask = "async (hours) => (await import(new URL('i18n.js', document.baseURI))).ago(1e12 + hours * 3_600_000, 1e12)"
+    assert page.evaluate(ask, hours) == said

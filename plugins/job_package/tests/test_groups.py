@@ -7,6 +7,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -305,9 +306,21 @@ def test_groups_are_changed_by_those_who_may_all(site: Site, tmp_path: Path) -> 
     assert (refused["reason"], refused["facts"]["jobs"]) == ("group_in_use", [found["jobs"][0]["job_id"]])
     assert site.ask("PUT", path, {"groups": [OURS]}, token=site.people["both"])[1]["groups"] == [OURS]
     assert site.call("GET", f"/{found['id']}/file", secret=site.secrets[THEIRS])[0] == 404
-    actions = [item["action"] for item in site.node.call("GET", "audit?limit=20")["items"]]
-    assert "package.groups" in actions
     assert site.call("DELETE", f"/{found['id']}", token=site.people["ours"])[0] == 200
+    noted = Counter(
+        (row["action"], row["group_id"])
+        for row in site.node.call("GET", "audit?limit=100")["items"]
+        if (row["object_kind"], row["object_id"]) in {("package", str(found["id"])), ("project", "moves")}
+    )
+    ours, theirs = site.groups[OURS], site.groups[THEIRS]
+    moved = {("package.groups", ours): 2, ("package.groups", theirs): 2}
+    assert noted == {("package.upload", ours): 1, **moved, ("package.delete", ours): 1}
+    (last, first) = (
+        row["detail"]["after"]
+        for row in site.node.call("GET", "audit?limit=100&action=package.groups")["items"]
+        if row["group_id"] == theirs
+    )
+    assert (first["groups"], last["groups"]) == ([ours, theirs], [ours])
 
 
 def test_two_teams_may_have_modules_of_one_name(site: Site, package: Any, tmp_path: Path) -> None:

@@ -207,7 +207,8 @@ class JobOperations:
     ) -> tuple[int, dict[str, Any]]:
         """Write the job's new row if it is as it was read, one version further, and log the operation as begun."""
         claimed = {**after, "version": before["version"] + 1}
-        number = self._write(before, claimed, lambda conn: self._begin(conn, wish, actor, before, claimed))
+        begin = self._beginning(wish, actor, before, claimed)
+        number = self._write(before, claimed, begin)
         return number, claimed
 
     def _put_back(self, before: Mapping[str, Any], claimed: Mapping[str, Any]) -> None:
@@ -262,15 +263,19 @@ class JobOperations:
 
     def _note(self, job_id: int, wish: Wish, actor: Actor, before: Mapping[str, Any], reason: str) -> dict[str, Any]:
         """Log an operation that had nothing to do."""
-        number = self._site.database.transaction(
-            lambda conn: self._begin(conn, wish, actor, {**before, "job_id": job_id}, before)
-        )
+        begin = self._beginning(wish, actor, {**before, "job_id": job_id}, before)
+        number = self._site.database.transaction(begin)
         self._end(number, "Success", reason, "")
         return {"operation_id": number, "result": "Success", "reason": reason}
 
-    def _begin(self, conn: Any, wish: Wish, actor: Actor, before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
+    def _beginning(
+        self, wish: Wish, actor: Actor, before: Mapping[str, Any], after: Mapping[str, Any]
+    ) -> Callable[[Any], int]:
+        """Return what logs an operation as begun, in the transaction that it gets, and returns its number."""
+        job_id = before["job_id"]
+        group_id = self._site.jobs.get(job_id)["group_id"]
         values = {
-            "job_id": before["job_id"],
+            "job_id": job_id,
             "operation": wish.operation,
             "result": "Waiting",
             "reason": BEGUN,
@@ -280,10 +285,14 @@ class JobOperations:
             "after": _shown(after),
             "begun_ms": self._site.now_ms(),
         }
-        number = int(conn.execute(insert(OPERATION).values(values)).inserted_primary_key[0])
         action = f"package_job.{wish.operation.lower()}"
-        self._site.record(conn, action, "job", before["job_id"], after=dict(wish.changes))
-        return number
+
+        def begin(conn: Any) -> int:
+            number = int(conn.execute(insert(OPERATION).values(values)).inserted_primary_key[0])
+            self._site.record(conn, action, "job", job_id, group_id=group_id, after=dict(wish.changes))
+            return number
+
+        return begin
 
     def progress(self, number: int, reason: str) -> None:
         """Say why an operation still waits; nothing changes once it is closed."""

@@ -102,11 +102,11 @@ class Outbox:
                 "ended_ms": now_ms,
             }
             conn.execute(insert(OPERATION).values(values))
-            self._site.record(conn, "package_job.reset", "job", job_id, after=change)
+            self._site.record(conn, "package_job.reset", "job", job_id, group_id=group_id, after=change)
             return True
 
         try:
-            self._site.jobs.stop(job_id)
+            group_id = self._site.jobs.stop(job_id)["group_id"]
         except NotFoundError:
             return False
         return bool(self._site.database.transaction(work))

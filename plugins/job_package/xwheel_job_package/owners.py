@@ -9,9 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import replace
 from sqlalchemy import delete, insert, or_, select, update
 from xwheel.plugin import (
     Actor,
+    Deed,
     FieldError,
     ForbiddenError,
     NotFoundError,
@@ -115,6 +117,23 @@ def forget_project(conn: Any, project: str) -> None:
     if conn.scalar(select(PACKAGE.c.id).where(PACKAGE.c.project == project).limit(1)) is None:
         conn.execute(delete(OWNER).where(OWNER.c.project == project))
         conn.execute(delete(PROJECT).where(PROJECT.c.project == project))
+
+
+def record_in_groups(site: PluginSite, conn: Any, deed: Deed, *owned: Owned) -> None:
+    """Record what is done to a project: a row in each of its groups, for those who read the audit there.
+
+    What belongs to all groups, or to none, has one for those alone who read the audit everywhere.
+
+    Args:
+        site: The node.
+        conn: The connection of the transaction that does it.
+        deed: What is done.
+        owned: Whose the project is. Where that changes: whose it was, and whose it is.
+    """
+    groups: list[int | None] = list(dict.fromkeys(group_id for one in owned for group_id in one.groups))
+    if not groups or any(one.everywhere for one in owned):
+        groups.append(None)
+    site.record_many(conn, [replace(deed, group_id=group_id) for group_id in groups])
 
 
 def is_of_group(conn: Any, package_id: int, group_id: int) -> bool:

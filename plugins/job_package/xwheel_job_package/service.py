@@ -15,6 +15,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from xwheel.plugin import (
     Actor,
+    Deed,
     ForbiddenError,
     NameTakenError,
     NotFoundError,
@@ -26,7 +27,16 @@ from xwheel.plugin import (
 
 from xwheel_job_package import archive as archives
 from xwheel_job_package.distribution import present_distribution
-from xwheel_job_package.owners import Owned, Owners, forget_project, is_within_reach, reach_of, read_owned, write_owned
+from xwheel_job_package.owners import (
+    Owned,
+    Owners,
+    forget_project,
+    is_within_reach,
+    reach_of,
+    read_owned,
+    record_in_groups,
+    write_owned,
+)
 from xwheel_job_package.reference import PackageReference
 from xwheel_job_package.report import FoundJob, PackageError, PackageInfo, ScanReport
 from xwheel_job_package.scan import scan
@@ -232,7 +242,8 @@ class PackageService:
                     insert(FOUND), [_found_row(package_id, place, job) for place, job in enumerate(report.jobs)]
                 )
             after = {"project": info.project, "version": info.version, "sha256": incoming.sha256}
-            self._site.record(conn, "package.upload", "package", package_id, after=after)
+            deed = Deed(action="package.upload", kind="package", object_id=package_id, after=after)
+            record_in_groups(self._site, conn, deed, owned)
             return package_id
 
         try:
@@ -375,14 +386,8 @@ class PackageService:
                 text = f"{project}: its groups were changed meanwhile: look at them again"
                 raise RouteRefusedError(409, "groups_differ", text, field="groups")
             write_owned(conn, project, wanted)
-            self._site.record(
-                conn,
-                "package.groups",
-                "project",
-                project,
-                before={"everywhere": present.everywhere, "groups": list(present.groups)},
-                after={"everywhere": wanted.everywhere, "groups": list(wanted.groups)},
-            )
+            deed = Deed(action="package.groups", kind="project", object_id=project, before=present, after=wanted)
+            record_in_groups(self._site, conn, deed, present, wanted)
             return {"project": project}
 
         done = self._site.database.transaction(work)
@@ -438,11 +443,12 @@ class PackageService:
         for table in (JOB, FOUND):
             conn.execute(delete(table).where(table.c.package_id == package["id"]))
         # an upload of the next version waits, or is waited for
-        read_owned(conn, package["project"], lock=True)
+        owned = read_owned(conn, package["project"], lock=True) or Owned()
         conn.execute(delete(PACKAGE).where(PACKAGE.c.id == package["id"]))
         forget_project(conn, package["project"])
         before = {name: package[name] for name in ("project", "version", "sha256")}
-        self._site.record(conn, "package.delete", "package", package["id"], before=before)
+        deed = Deed(action="package.delete", kind="package", object_id=package["id"], before=before)
+        record_in_groups(self._site, conn, deed, owned)
 
     def _find_job(self, job_id: int) -> dict[str, Any] | None:
         try:

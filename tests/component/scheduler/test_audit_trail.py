@@ -227,7 +227,7 @@ def test_s26_a_recorder_on_a_thread_knows_who_acts(db: Database) -> None:
 
 def test_s27_the_row_of_a_call_counts_once_its_transaction_is_committed() -> None:
     rows: list[Any] = []
-    call = OpenCall(rows.append)
+    call = OpenCall(Deed(action="toy.paint", kind="toy", object_id=5), rows.append)
     lost, kept, later = object(), object(), object()
     call.before_commit(lost)  # whose commit fails: it is done again
     committed = call.before_commit(kept)

@@ -122,6 +122,21 @@ def test_values_have_the_time_in_utc_and_leave_shell_marks_alone() -> None:
     assert values["title"] == "$(rm -rf /); `id` ?"
 
 
+@pytest.mark.parametrize(
+    ("timezone", "shown"),
+    [
+        ("UTC", "2026-09-21 14:13:20 UTC"),
+        ("Asia/Shanghai", "2026-09-21 22:13:20+08:00 Asia/Shanghai"),
+        ("Asia/Kolkata", "2026-09-21 19:43:20+05:30 Asia/Kolkata"),
+        ("Europe/Berlin", "2026-09-21 16:13:20+02:00 Europe/Berlin"),
+        ("Mars/Olympus", "2026-09-21 14:13:20 UTC"),
+    ],
+)
+def test_u25_times_are_those_of_the_jobs_zone(timezone: str, shown: str) -> None:
+    alarm = sample_alarm(at_ms=1_790_000_000_123, job=sample_job(timezone=timezone))
+    assert alarm_values(alarm)["time"] == shown
+
+
 def test_values_hold_job_group_and_run() -> None:
     values = alarm_values(sample_alarm(job=sample_job(id=5, name="nightly {run_id}"), run=sample_run(id=77), count=3))
     assert AlarmTemplate("{group}/{job}/{job_id}/{run_id}/{count}").fill(values) == "shop/nightly {run_id}/5/77/3"

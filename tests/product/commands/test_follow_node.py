@@ -168,6 +168,7 @@ def test_u28_a_job_that_is_named_like_something_else_has_its_group_before_the_na
     told = f"xwheel: job {name} (read as {how}; the job of that name is orders/{name}) does not exist\n"
     assert xwheel("job", "delete", name) == (1, "", told)
     assert xwheel("run", "list", "--job", name) == (1, "", told)
+    assert xwheel("job", "show", f"nowhere/{name}") == (1, "", "xwheel: group nowhere does not exist\n")
     assert xwheel("job", "show", f"orders/{name}")[0] == 0
     assert xwheel("job", "delete", f"orders/{name}")[0] == 0
 

@@ -236,7 +236,7 @@ def test_a_job_is_started_and_stopped_as_often_as_one_likes(orders: Tenant) -> N
     ("changes", "message"),
     [
         ({"scheduleType": "NONE"}, "scheduleType: job 1 has none (NONE), so it cannot be started"),
-        ({"scheduleConf": "0 0 0 1 1 ? 2020"}, "scheduleConf: job 1 would never fire"),
+        ({"scheduleConf": "0 0 0 1 1 ? 2020"}, "scheduleConf: the job would never fire"),
     ],
 )
 def test_a_job_that_never_fires_is_not_started(orders: Tenant, changes: dict[str, Any], message: str) -> None:

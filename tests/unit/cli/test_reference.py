@@ -18,6 +18,11 @@ a running node over its management API. `xwheel login` settles which, and keeps 
 is `--url` or `XWHEEL_URL`, and the token is in the file `--token-file`, in `XWHEEL_TOKEN`, or in the file
 `XWHEEL_TOKEN_FILE`; it is no option of its own, since other users of a machine can see those.
 
+`account`, `token` and `secret` talk to the same node. They can also work on the database of a node, whether it runs or
+not: on the one that `--database` or the settings of `--config` name. Without these options they do so if the
+environment names settings and no node, or if neither the environment nor a login names a node. On a terminal each
+command says on standard error which node or which database it means.
+
 On a terminal, lists are tables that fit it: long texts are cut and the least important columns left out, ids never;
 `--wide` shows all. States have a word, a sign and a colour; `NO_COLOR` takes the colours away. Elsewhere lists are
 aligned columns with two blanks between, whole and without colours. Times are those of the machine's zone, ISO 8601

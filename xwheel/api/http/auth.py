@@ -167,7 +167,7 @@ class ApiGate(_CountingGate):
         need = methods.get(req.method, other)
         self.require(req, need, params)
         if need.permission is not None and req.method not in SAFE:
-            group_id = params["group_id"] if need.of is Of.GROUP else None
+            group_id = params.get("group_id") if need.of is Of.GROUP else None
             called = f"{req.method} {req.path}"[:200]
             self._audit.open_call(Deed(action=CHANGE, kind="call", object_id=called, group_id=group_id))
         if current_actor().kind is not ActorKind.UNKNOWN:

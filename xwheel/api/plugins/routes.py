@@ -218,7 +218,7 @@ class PluginRoutes:
         opened = self._parts.audit.open_call(deed)
         reply = self._ask(known, req, resp, call)
         if reply is not None:
-            self._parts.audit.close_call(opened, deed)
+            self._parts.audit.close_call(opened)
         return reply
 
     def _send(self, known: _Known, req: falcon.Request, resp: falcon.Response, reply: RouteReply) -> None:

@@ -19,6 +19,7 @@ YEAR_S: Final = 31_536_000
 MAX_PAGE: Final = 1000
 MAX_BULK: Final = 1000
 MAX_CHILDREN: Final = 100
+MAX_WORDS: Final = 100  # jobs whose schedules are asked for in words
 MAX_ADDRESSES: Final = 32
 MAX_ENTERED: Final = 100  # addresses that people enter for one group
 MAX_NAMES_LENGTH: Final = 960

@@ -276,6 +276,12 @@ class PreviewQuery(Input, frozen=True, kw_only=True):
     count: fields.PreviewSize = 5
 
 
+class WordsQuery(Input, frozen=True, kw_only=True):
+    """Of which jobs the schedules are wanted in words."""
+
+    job_id: Annotated[tuple[fields.Id, ...], Meta(min_length=1, max_length=fields.MAX_WORDS)]
+
+
 class NameQuery(Input, frozen=True, kw_only=True):
     """Which page of a list ordered by name."""
 

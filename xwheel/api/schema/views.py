@@ -136,6 +136,20 @@ class PreviewView(Struct, frozen=True, kw_only=True):
     description: WordsView | None
 
 
+@fields_of(Job, "schedule_type schedule_conf")
+class JobWords(Struct, frozen=True, kw_only=True):
+    """The schedule of a job in plain words, null where there are none for its type."""
+
+    job_id: int
+    description: WordsView | None
+
+
+class JobWordsView(Struct, frozen=True, kw_only=True):
+    """Schedules of jobs in words. A job that does not exist, or that the caller may not read, is missing."""
+
+    items: list[JobWords]
+
+
 class PauseView(Struct, frozen=True, kw_only=True):
     """Since when no schedule fires, or null while schedules fire."""
 

@@ -12,15 +12,16 @@ import falcon
 
 from xwheel import cron
 from xwheel.api.http.body import fields_in, rules_of, take_body, take_query
-from xwheel.api.http.resource import Resource, reply
-from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery
-from xwheel.api.schema.views import DueView, PauseView, PreviewView, WordsView
+from xwheel.api.http.resource import Resource, readable_groups, reply, view_of
+from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery, WordsQuery
+from xwheel.api.schema.views import DueView, JobWords, JobWordsView, PauseView, PreviewView, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
 from xwheel.model import Job
 from xwheel.model.jobs import check_period, draft_job
 from xwheel.plugin.resources import Operation
 from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.scheduler.timetable import MAX_SEARCH_MS, CalendarCache, Timetable
+from xwheel.storage import jobs
 
 DIALECTS: Final = {"CRON": "quartz", "UNIX_CRON": "unix"}
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,8 +46,22 @@ class Preview(Resource):
             after_ms = now_ms if query.from_ms is None else query.from_ms
             found = _due_times(self.timetable, job, after_ms, query.count)
             items = [DueView(due_ms=due_ms, local=_local(due_ms, place)) for due_ms in found]
-            description = _describe(query)
+            description = _describe(query.schedule_type, query.schedule_conf, query.timezone)
         reply(resp, PreviewView(items=items, description=description))
+
+
+class Words(Resource):
+    """``/schedule/words``."""
+
+    @Operation({200: JobWordsView}, query=WordsQuery)
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Return the schedules of jobs in words."""
+        wanted, groups = take_query(req, WordsQuery).job_id, readable_groups()
+        with self.db.read() as conn:
+            known = jobs.get_jobs(conn, set(wanted), deleted=False)
+        found = [known[job_id] for job_id in dict.fromkeys(wanted) if job_id in known]
+        items = [_words_of(job) for job in found if groups is None or job.group_id in groups]
+        reply(resp, JobWordsView(items=items))
 
 
 class Pause(Resource):
@@ -126,9 +141,17 @@ def _local(due_ms: int, place: ZoneInfo) -> str:
     return moment.isoformat(timespec="milliseconds" if due_ms % 1000 else "seconds")
 
 
-def _describe(query: PreviewQuery) -> WordsView | None:
-    dialect = DIALECTS.get(query.schedule_type)
+def _describe(schedule_type: str, schedule_conf: str, timezone: str) -> WordsView | None:
+    dialect = DIALECTS.get(schedule_type)
     if dialect is None:
         return None
-    schedule = cron.parse(query.schedule_conf, dialect, query.timezone)
+    schedule = cron.parse(schedule_conf, dialect, timezone)
     return WordsView(en=schedule.describe("en"), zh=schedule.describe("zh"))
+
+
+def _words_of(job: Job) -> JobWords:
+    try:
+        description = _describe(job.schedule_type, job.schedule_conf, job.timezone)
+    except ScheduleError:  # such as a zone that this machine does not know
+        description = None
+    return view_of(JobWords, job, job_id=job.id, description=description)

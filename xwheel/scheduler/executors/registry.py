@@ -466,9 +466,9 @@ class ExecutorRegistry:
         with self.db.read() as conn:
             rows = {(item.group_id, item.address): item for item in self._reader.read(conn)}
             self.secrets.refresh(conn)  # after the rows: each secret that one of them names is known then
-            known = executors.list_groups(conn, limit=100_000)
-        names = {group.app_name: group.id for group in known}
-        self.limited_groups = frozenset(group.id for group in known if group.max_running > 0)
+            known = executors.list_limits(conn)
+        names = {app_name: group_id for group_id, app_name, _ in known}
+        self.limited_groups = frozenset(group_id for group_id, _, most in known if most > 0)
         with self._lock:
             # who came or left while the rows were read
             rows |= {key: item for key, item in self._recent.items() if item is not None}

@@ -130,6 +130,8 @@ class JobManager:
         self, conn: Connection, draft: Job, now_ms: int, *, enabled: bool, source: Source = None, unique: bool = True
     ) -> Job:
         """Create what :meth:`draft` returned, inside a transaction; the arguments are those of :meth:`create`."""
+        if enabled and source is None:
+            self.scripts.check(draft)  # while the job has no id: an error would name a job that is not there
         row = {name: value for name, value in asdict(draft).items() if name != "id"}
         _lock_name(conn, draft, unique=unique)
         job = jobs.insert_job(conn, row)
@@ -383,7 +385,7 @@ class JobManager:
         self.scripts.check(job)
         next_ms = self.timetable.next_fire(job, now_ms)
         if next_ms is None:
-            text = f"job {job.id} would never fire: change its schedule before starting it"
+            text = "the job would never fire: change its schedule before starting it"
             raise ScheduleError("schedule_conf", text)
         values = {
             "enabled": True,

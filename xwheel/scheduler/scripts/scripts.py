@@ -51,8 +51,8 @@ class Scripts:
     def check(self, job: Job) -> None:
         """Refuse to start or run a job that lacks its source; raises FieldError."""
         if self.sources.lacks(job):
-            where = f"POST /api/v1/jobs/{job.id}/glue" if job.id else "glue_source"
-            text = f"a {job.glue_type} job needs a source before it can run: save one with {where}"
+            way = f"save one with POST /api/v1/jobs/{job.id}/glue" if job.id else "send one with the job"
+            text = f"a {job.glue_type} job needs a source before it can run: {way}"
             raise FieldError("glue_source", text)
 
     def save(self, job_id: int, new: NewSource, *, revision: int | None = None) -> GlueVersion:

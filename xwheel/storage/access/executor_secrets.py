@@ -23,6 +23,7 @@ KEY: Final = "executor_secret_key"
 _SELECT: Final = select(executor_secret, executor_group.c.app_name).select_from(
     executor_secret.outerjoin(executor_group, executor_group.c.id == executor_secret.c.group_id)
 )
+_ALL: Final = _SELECT.order_by(executor_secret.c.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ def insert_secret(
 
 def list_secrets(conn: Connection) -> list[StoredSecret]:
     """Return all secrets, oldest first."""
-    return [StoredSecret(**row._mapping) for row in conn.execute(_SELECT.order_by(executor_secret.c.id))]
+    return [StoredSecret(**row._mapping) for row in conn.execute(_ALL)]
 
 
 def get_secret(conn: Connection, name: str) -> StoredSecret:

@@ -90,8 +90,8 @@ class Database:
     """
 
     before_commit: Callable[[Connection], Callable[[], None] | None] | None = None
-    """Called with the connection before each COMMIT: what it raises undoes the transaction, what it returns is called
-    once that is committed."""
+    """Called with the connection before each COMMIT. What it raises undoes the transaction. What it returns is called
+    once the transaction is committed."""
 
     def __init__(
         self, url: str, *, pool_size: int = 8, statement_s: float = STATEMENT_S, idle_s: int = outage.IDLE_S
@@ -218,10 +218,8 @@ class Database:
     def checkpoint(self) -> None:
         """Write what SQLite's log of writes holds into the file itself, so that a copy of that file alone has it.
 
-        It waits for no one, and no one waits for it: what a reader still needs stays in the log. Nothing for a server.
+        It waits for no one, and no one waits for it. What a reader still needs stays in the log.
         """
-        if self._write_lock is None:
-            return
         with self.engine.connect() as conn:
             driver: Any = conn.connection.dbapi_connection  # which has not begun: a checkpoint is no transaction
             driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

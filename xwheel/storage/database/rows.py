@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import CompoundSelect, Connection, Row, Select, Table, insert, text
+from sqlalchemy import CompoundSelect, Connection, Insert, Row, Select, Table, insert, text
 
 from xwheel.errors import NotFoundError
 
@@ -74,9 +75,14 @@ def hold(conn: Connection, kind: str, keys: Collection[object]) -> None:
         conn.execute(text(_HOLD), rows)
 
 
+@cache  # to build a statement costs as much as to execute it
+def _insert(table: Table) -> Insert:
+    return insert(table)
+
+
 def insert_row(conn: Connection, table: Table, values: Mapping[str, Any]) -> int:
     """Insert a row and return the id that the database gave it."""
-    key = conn.execute(insert(table).values(values)).inserted_primary_key
+    key = conn.execute(_insert(table), values).inserted_primary_key
     assert key is not None  # noqa: S101 - a single insert always has one
     return int(key[0])
 

@@ -160,9 +160,9 @@ def _why(table: str, known: KnownTables) -> str:
 
 @contextmanager
 def _guarding_names(known: KnownTables, plugins: Collection[str]) -> Iterator[None]:
-    """Refuse a table of another name before it is made or dropped, which MariaDB takes back at no end of a transaction.
+    """Refuse a table of another name before it is made or dropped: MariaDB takes neither back.
 
-    Texts of those that are made compare by bytes.
+    Texts of the tables that are made compare by bytes.
     """
     # those of the plugin's own objects, with which the process goes on asking, maybe another database
     types: list[tuple[Column[Any], Any]] = []

@@ -110,9 +110,10 @@ export function duration(ms) {
 export function ago(ms, nowMs) {
   if (ms === null || ms === undefined) return "–";
   const away = ms - nowMs;
-  const steps = [["day", 86_400_000], ["hour", 3_600_000], ["minute", 60_000], ["second", 1000]];
-  const [name, size] = steps.find(([, one]) => Math.abs(away) >= one) ?? ["second", 1000];
-  return format(Intl.RelativeTimeFormat, {numeric: "auto"}).format(Math.trunc(away / size), name);
+  // days from the second on, and as numbers: on a Saturday, 30 hours away may be Monday, which no word for tomorrow is
+  const steps = [["day", 86_400_000, 2], ["hour", 3_600_000, 1], ["minute", 60_000, 1], ["second", 1000, 0]];
+  const [name, size] = steps.find(([, one, least]) => Math.abs(away) >= least * one);
+  return format(Intl.RelativeTimeFormat, {numeric: name === "second" ? "auto" : "always"}).format(Math.trunc(away / size), name);
 }
 
 /** Names in the order of the language. */

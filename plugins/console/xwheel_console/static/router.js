@@ -21,6 +21,9 @@ export const link = (path, query = {}) => {
   return `#${path}${text ? `?${text}` : ""}`;
 };
 
+/** What lies over a page: `ask()` returns a text if something would be lost, `end()` takes it away. The dialogs set both. */
+export const over = {ask: () => null, end: () => {}};
+
 let current = location.hash;
 const move = (hash, replace) => {
   if (hash === location.hash) return;
@@ -50,12 +53,15 @@ export function setQuery(change, {replace = true} = {}) {
 function moved() {
   if (location.hash === current) return;
   const isOther = place.value.path !== read().path;
-  const words = isOther ? leaving.ask?.() : null;
+  const words = isOther ? over.ask() ?? leaving.ask?.() : null;
   if (words && !confirm(words)) {
     history.pushState(null, "", current || "#/");
     return;
   }
-  if (isOther) leaving.ask = null;
+  if (isOther) {
+    leaving.ask = null;
+    over.end();
+  }
   arrive();
 }
 // a link inside the page tells both, the first one before the second

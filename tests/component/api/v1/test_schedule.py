@@ -10,6 +10,8 @@ import pytest
 
 from tests.component.api.conftest import Api
 from tests.component.api.http.test_bad_input import check
+from tests.component.api.v1.test_last_and_next import of
+from tests.support.callers import Callers
 from tests.support.rows import NOW
 from xwheel.api.schema.fields import MAX_MS
 
@@ -224,3 +226,35 @@ def test_jobs_are_changed_and_run_by_hand_during_a_pause(api: Api) -> None:
     run = api.call("POST", f"jobs/{made['id']}/run")
     assert (run.status_code, run.json["state"]) == (201, "planned")
     assert preview(api, schedule_type="CRON", schedule_conf=NOON, count=1)["items"]
+
+
+def test_c10_schedules_of_many_jobs_are_told_in_words_at_once(api: Api) -> None:
+    kinds = {"CRON": "0 30 9 ? * MON-FRI", "UNIX_CRON": "*/5 * * * *", "FIX_RATE": "60s", "NONE": ""}
+    ids = [api.job(name=kind, schedule_type=kind, schedule_conf=conf)["id"] for kind, conf in kinds.items()]
+    asked = ",".join(map(str, [999, *reversed(ids), ids[0]]))
+    found = api.call("GET", "schedule/words", params={"job_id": asked}).json["items"]
+    assert [(item["job_id"], item["schedule_type"], item["schedule_conf"]) for item in found] == [
+        (job_id, *kind) for job_id, kind in reversed([*zip(ids, kinds.items(), strict=True)])
+    ]
+    told = {
+        item["schedule_type"]: preview(
+            api, schedule_type=item["schedule_type"], schedule_conf=item["schedule_conf"], count=1
+        )["description"]
+        for item in found
+        if item["schedule_type"] != "NONE"
+    }
+    assert {item["schedule_type"]: item["description"] for item in found} == {**told, "NONE": None}
+    assert told["CRON"]["en"] != told["UNIX_CRON"]["en"]
+
+
+def test_c10_schedules_are_told_to_those_who_may_read_their_jobs(api: Api) -> None:
+    mine, theirs = api.job(name="mine"), api.job(name="theirs")
+    asked = {"job_id": f"{mine['id']},{theirs['id']}"}
+    answer = Callers(api).call(of("viewer", mine["group_id"]), "GET", "/api/v1/schedule/words", params=asked)
+    assert [item["job_id"] for item in answer.json["items"]] == [mine["id"]]
+
+
+@pytest.mark.parametrize("ids", ["", "0", "x", ",".join(map(str, range(1, 102)))])
+def test_c10_words_of_nothing_or_too_many_jobs_are_refused(api: Api, ids: str) -> None:
+    answer = api.call("GET", "schedule/words", params={"job_id": ids})
+    assert (answer.status_code, answer.json["field"]) == (422, "job_id")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -82,6 +83,20 @@ def test_without_a_source_a_script_is_neither_started_nor_run(api: Api) -> None:
     made = api.call("POST", "jobs", {**body, "glue_source": "echo\n"})
     assert (made.status_code, made.json["enabled"], made.json["glue_version"]) == (201, True, 1)
     assert api.call("POST", f"jobs/{made.json['id']}/run").status_code == 201
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"glue_type": "SCRIPT", **RATE},
+        {"glue_type": "BEAN", "handler": "h", "schedule_type": "CRON", "schedule_conf": "0 0 0 1 1 ? 2020"},
+        {"glue_type": "BEAN", "handler": "h", "schedule_type": "NONE", "schedule_conf": ""},
+    ],
+)
+def test_u26_what_is_refused_when_it_is_made_has_no_id(api: Api, fields: dict[str, Any]) -> None:
+    answer = api.call("POST", "jobs", {"group_id": api.group("other"), "name": "x", "enabled": True, **fields})
+    assert answer.status_code == 422
+    assert not re.search(r"jobs?[ /]\d", answer.json["detail"])
 
 
 def test_a_source_may_come_with_the_job_and_with_a_change(api: Api) -> None:

@@ -163,7 +163,7 @@ def test_a_table_of_another_name_is_not_made(db: Database) -> None:
 
 
 class Boxes(Toys):
-    """Tables of a plugin whose name begins with that of the other."""
+    """Tables of a plugin called ``toys_box``."""
 
     name = "toys_box"
 

@@ -113,15 +113,16 @@ def attempt(host: str, port: int, name: str, password: str, source: str) -> int:
 
 
 def throttle(host: str, port: int) -> None:
-    """Type so many wrong passwords from the strangers' address that it has to wait."""
-    judged = 0
+    """Type wrong passwords from the strangers' address until it has to wait.
+
+    A busy machine answers some with 503, which count for nothing. It may be so slow that the first ones are forgotten.
+    """
     for number in range(10 * THROTTLING):
         status = attempt(host, port, f"stranger-{number}", "wrong", STRANGER)
-        assert status in {401, 429, 503}
-        judged += status == 401  # a busy machine answers some with 503, which count for nothing
-        if judged == THROTTLING or status == 429:
-            break
-    assert attempt(host, port, "stranger", "wrong", STRANGER) == 429
+        if status == 429:
+            return
+        assert status in {401, 503}
+    raise AssertionError("the strangers' address never had to wait")
 
 
 @pytest.mark.long(15)

@@ -2,6 +2,7 @@
 import {html, signal, useEffect, useLayoutEffect, useRef, useSignal} from "../vendor/core.js";
 import {ApiError} from "../api.js";
 import {has, t} from "../i18n.js";
+import {over} from "../router.js";
 import {now, preferences} from "../store.js";
 
 /** Dialogs that are open, the topmost last: {id, render}. */
@@ -32,6 +33,10 @@ export function openDialog(render, {label, wide = false, isHigh = false} = {}) {
 export function useAsked(close, isChanged) {
   close.ask = () => (isChanged() ? {title: t("dialog.leave"), action: t("dialog.discard"), keep: t("dialog.keep"), isDangerous: true} : null);
 }
+
+// they belong to the page below: when another one comes, they go
+over.ask = () => open.peek().map(({close}) => close.ask?.()).find(Boolean)?.title ?? null;
+over.end = () => { for (const {close} of open.peek()) close(undefined); };
 
 async function dismiss({close}) {
   const question = close.ask?.();

@@ -20,7 +20,7 @@ const onRun = (event) => event.kind === "run";
 const LINES = [["succeeded", "good", "solid", (of) => of.succeeded], ["failed", "bad", "solid", failedOf], ["killed", "calm", "dashed", (of) => of.killed]];
 const STATES_OF = {succeeded: "succeeded", failed: FAILED, killed: "killed"};
 
-/** The stretch of time of the trend: {fromMs, toMs, by, sizeMs}; days and hours are those of UTC. */
+/** The stretch of time of the trend: {fromMs, toMs, by, sizeMs}; days are those of UTC, as nodes count them. */
 export function spanOf(query, nowMs) {
   const day = (text) => (/^\d{4}-\d{2}-\d{2}$/.test(text ?? "") ? Date.parse(`${text}T00:00Z`) : NaN);
   const today = Math.floor(nowMs / DAY_MS) * DAY_MS;
@@ -65,11 +65,11 @@ function Ranges({query}) {
     ${["24h", "7d", "30d"].map((key) => html`<a class="small" href=${link("/", {range: key === "24h" ? undefined : key})} aria-current=${key === current ? "true" : null}>${t(`range.${key}`)}</a>`)}
     <a class="small" href=${link("/", {range: "own", from: query.from ?? day(now.peek() - 6 * DAY_MS), to: query.to ?? day(now.peek())})} aria-current=${current === "own" ? "true" : null}>${t("range.own")}</a>
     ${current === "own" && ["from", "to"].map((name) => html`<label>${t(`range.${name}`)} <input type="date" name=${name} value=${query[name] ?? ""} onChange=${(event) => setQuery({[name]: event.target.value})} /></label>`)}
-    <span class="faint">${t("dash.utc")}</span></div>`;
+    ${current !== "24h" && html`<span class="faint">${t("dash.utc")}</span>`}</div>`;
 }
 
 function trend(shown, by) {
-  const label = (ms) => dayOf(ms, by === "hour" ? {timeZone: "UTC", hour: "2-digit", minute: "2-digit"} : {timeZone: "UTC", month: "2-digit", day: "2-digit"});
+  const label = (ms) => dayOf(ms, by === "hour" ? {hour: "2-digit", minute: "2-digit"} : {timeZone: "UTC", month: "2-digit", day: "2-digit"});
   return {
     grid: {left: 50, right: 15, top: 34, bottom: 28}, legend: {top: 0, textStyle: {color: colour("text")}},
     tooltip: {trigger: "axis", renderMode: "richText"},
@@ -98,7 +98,8 @@ function Charts({query}) {
   const totals = of.data?.totals;
   const pick = ({seriesId, dataIndex}) => { const item = shown[dataIndex]; if (item) go("/runs", {state: STATES_OF[seriesId], from: item.from_ms, to: item.from_ms + span.sizeMs}); };
   const pickResult = ({data}) => go("/runs", {state: data.id === "open_runs" ? "planned,dispatching,running" : data.id, from: span.fromMs, to: Math.min(span.toMs, now.peek() + DAY_MS)});
-  const when = (ms) => dayOf(ms, {timeZone: "UTC", year: "numeric", month: "2-digit", day: "2-digit", ...(span.by === "hour" ? {hour: "2-digit", minute: "2-digit"} : {})});
+  const date = {year: "numeric", month: "2-digit", day: "2-digit"};
+  const when = (ms) => dayOf(ms, span.by === "hour" ? {...date, hour: "2-digit", minute: "2-digit"} : {timeZone: "UTC", ...date});
   return html`<${Ranges} query=${query} /><${Panel} of=${of}>${totals && html`<div class="columns wide-left">
     <${Chart} name="trend" label=${t("dash.trend", {good: number(totals.succeeded), bad: number(failedOf(totals))})} option=${() => trend(shown, span.by)} deps=${[of.data, key]} onPick=${pick}
       table=${{heads: [t("dash.time"), ...LINES.map(([name]) => t(`dash.line.${name}`))], rows: shown.map((item) => [when(item.from_ms), ...LINES.map(([, , , value]) => value(item.counts))])}} />

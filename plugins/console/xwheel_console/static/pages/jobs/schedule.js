@@ -7,6 +7,7 @@ import {Panel, Time} from "../../components/ui.js";
 
 const FIELDS = ["schedule_type", "schedule_conf", "timezone", "anchor_ms", "start_ms", "end_ms", "calendar_exclude", "calendar_require"];
 export const MOST = 100;
+const MOST_WORDS = 100;
 const DAY_MS = 86_400_000;
 const WITH_WORDS = new Set(["CRON", "UNIX_CRON"]);
 
@@ -15,28 +16,28 @@ export const scheduleOf = (job) => Object.fromEntries(FIELDS.map((name) => [name
 export const preview = (schedule, abort) => get("schedule/preview", {...schedule, count: MOST}, {abort});
 export const typeWords = (type) => (has(`schedule.type.${type}`) ? t(`schedule.type.${type}`) : type);
 
-/** Words of cron expressions that were asked for, by type and expression; a list asks four at a time. */
+/** Words of cron expressions, by type and expression; all that a page shows are asked for at once. */
 const known = new Map();
-const waiting = [];
-let busy = 0;
-function next() {
-  while (busy < 4 && waiting.length) {
-    busy += 1;
-    waiting.shift()().finally(() => { busy -= 1; next(); });
+const waiting = new Map();
+const keyOf = (job) => `${job.schedule_type} ${job.schedule_conf}`;
+async function ask() {
+  const mine = [...waiting].slice(0, MOST_WORDS);
+  for (const [key] of mine) waiting.delete(key);
+  if (waiting.size) setTimeout(ask);
+  let items = [];
+  try { ({items} = await get("schedule/words", {job_id: mine.map(([, {id}]) => id)})); } catch (error) { if (!(error instanceof ApiError)) throw error; }
+  const found = new Map(items.map((item) => [keyOf(item), item.description]));
+  for (const [key, {done}] of mine) {
+    if (!found.has(key)) known.delete(key); // it was changed meanwhile, or the node cannot say: it is asked again
+    done(found.get(key) ?? null);
   }
 }
-function describe(type, conf) {
-  const key = `${type} ${conf}`;
+function describe(job) {
+  const key = keyOf(job);
   if (!known.has(key)) {
     known.set(key, new Promise((done) => {
-      waiting.push(async () => {
-        try { done((await get("schedule/preview", {schedule_type: type, schedule_conf: conf, count: 1})).description); } catch (error) {
-          if (!(error instanceof ApiError)) throw error;
-          known.delete(key);
-          done(null);
-        }
-      });
-      next();
+      if (!waiting.size) setTimeout(ask); // when all rows are drawn
+      waiting.set(key, {id: job.id, done});
     }));
   }
   return known.get(key);
@@ -50,7 +51,7 @@ export function ScheduleWords({job}) {
     words.value = null;
     if (!WITH_WORDS.has(type)) return undefined;
     let isGone = false;
-    describe(type, conf).then((found) => { if (!isGone) words.value = found; });
+    describe(job).then((found) => { if (!isGone) words.value = found; });
     return () => { isGone = true; };
   }, [type, conf]);
   const said = WITH_WORDS.has(type) ? words.value?.[language.value === "zh-CN" ? "zh" : "en"]
