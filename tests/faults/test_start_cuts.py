@@ -232,7 +232,8 @@ class Everywhere(Plan):
         return is_due
 
 
-def _config(url: str, folder: Path, wait_s: int = 60) -> Config:
+def _config(url: str, folder: Path, wait_s: int = 3600) -> Config:
+    """Return the settings of a node; only a test about the bound of its start waits less than an hour."""
     return build_config(
         {
             "database": {"url": url, "pool_size": 2, "wait_s": wait_s},
