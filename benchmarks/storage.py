@@ -62,7 +62,7 @@ def fence(conn: Connection, ids: Sequence[int]) -> None:
 
 def outcome(conn: Connection, ids: Sequence[int]) -> None:
     locked = runs.lock_runs(conn, ids)
-    rows = [(run_id, RunState.SUCCEEDED, "", 200, "done", NOW, NOW) for run_id in locked]
+    rows = [(run_id, RunState.SUCCEEDED, "", 200, "done", NOW, NOW, NOW) for run_id in locked]
     assert runs.close_runs(conn, rows) == len(ids)
 
 

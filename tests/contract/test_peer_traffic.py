@@ -128,6 +128,7 @@ def open_run(job_id: int) -> OpenRun:
         check_ms=AT_MS,
         reason="",
         kill_requested=False,
+        started_ms=None,
         timeout_s=0,
     )
 

@@ -58,7 +58,7 @@ def test_half_of_the_open_runs_are_changed_without_waiting_for_the_other_half(
     }[stage]
     db.transaction(lambda conn: runs.insert_runs(conn, [make_run(item, **given) for item in (*theirs, *ours)]))
     fenced = [runs.FencedRow(item, "http://a/", "a", 1, None) for item in ours]
-    ended = [(item, str(RunState.SUCCEEDED), "", 200, "", NOW, NOW) for item in ours]
+    ended = [(item, str(RunState.SUCCEEDED), "", 200, "", NOW, None, NOW) for item in ours]
 
     def change(conn: Connection) -> int:
         limit = "innodb_lock_wait_timeout = 1" if db.backend == "mysql" else "LOCAL lock_timeout = '1s'"
@@ -97,7 +97,7 @@ def test_a_fire_whose_last_run_ends_while_its_old_ones_are_deleted_stays(db: Dat
         nonlocal asked
         asked += 1
         if asked == before:
-            row = (11, str(RunState.SUCCEEDED), "", 200, "", old_ms, NOW)
+            row = (11, str(RunState.SUCCEEDED), "", 200, "", old_ms, None, NOW)
             other.transaction(lambda conn: runs.close_runs(conn, [row]))
 
     found = [retention.OldRun(old_ms, 10, 7, 10)]

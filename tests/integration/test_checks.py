@@ -145,6 +145,26 @@ def test_an_executor_that_restarts_tells_at_once_what_became_of_its_runs(cluster
             assert cluster.ended(queued) == (RunState.FAILED, "not_started")
 
 
+def test_a_run_that_waits_on_its_executor_is_shown_so_and_began_when_it_did(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(check_after_s=1)
+    with cluster.executor():
+        job = cluster.job("waits")
+        ids = [cluster.run(job) for _ in range(2)]  # of two that are sent next to each other, either may come first
+        (waiting,) = wait_until(lambda: [run for run in map(cluster.load, ids) if run.reason.startswith("waits:")])
+        (first,) = set(ids) - {waiting.id}
+        assert (waiting.state, waiting.began_ms) == (RunState.RUNNING, None)
+        begun = cluster.wait_for(first, lambda run: run.started_ms is not None)
+        assert begun.reason == ""
+        go_ms = cluster.scheduler.core.clock.now_ms()
+        (cluster.folder / "go").touch()
+        assert [cluster.ended(run_id)[0] for run_id in ids] == [RunState.SUCCEEDED] * 2
+    begun, waiting = cluster.load(first), cluster.load(waiting.id)
+    assert begun.began_ms is not None
+    assert waiting.began_ms is not None
+    # the node's clock follows the database's, the executor's is the machine's: they are the same but for some time
+    assert begun.began_ms < go_ms < waiting.began_ms + 100
+
+
 def test_a_handler_is_killed(clusters: Callable[..., Cluster]) -> None:
     cluster = clusters()
     with cluster.executor():
@@ -157,6 +177,7 @@ def test_a_handler_is_killed(clusters: Callable[..., Cluster]) -> None:
         assert cluster.ended(queued)[0] is RunState.KILLED
         assert cluster.load(running).state is RunState.RUNNING
         assert not cluster.executed(queued)
+        assert cluster.load(queued).began_ms is None
         cluster.scheduler.management.killer.kill(running)
         assert cluster.ended(running)[0] is RunState.KILLED
     with cluster.db.read() as conn:

@@ -21,6 +21,7 @@ A_TEST_S: Final = 60
 ALL_TESTS_S: Final = 300
 NO_TESTS: Final = 5
 """pytest's exit status when it found none."""
+_ENDED: Final = re.compile(r"^\d+ (?:passed|skipped|deselected)\b.* in [0-9.]+s", re.MULTILINE)
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 # what git does not know and tests need
 MADE: Final = ("xwheel/*.so", "plugins/console/vendor/node_modules", ".venv")
@@ -181,7 +182,8 @@ class Copy:
                 raise
         if process.returncode == NO_TESTS:
             raise StaleError(f"no tests in {' '.join(arguments)}")
-        return Ran(failed=process.returncode != 0, output=output)
+        # one that was ended in the middle of a test may say that all is well
+        return Ran(failed=process.returncode != 0 or not _ENDED.search(output), output=output)
 
     def _compile(self, mistake: Mistake) -> None:
         for made in self._place.glob("xwheel/*.c*"):

@@ -70,12 +70,13 @@ def test_every_mistake_fits_the_code() -> None:
 
 @pytest.mark.processes
 def test_what_no_test_notices_survives(tree: Path) -> None:
-    """A wrong answer, an error at import and a killed process are noticed; what tests do not look at survives."""
+    """A wrong answer, an error at import and a process that ends are noticed; what tests do not look at survives."""
     unseen = a_mistake("max(values)", "values[0]", why="it gives the first", tests=(f"{BESIDE}::test_largest",))
     made = [
         a_mistake(),
         a_mistake('"""Made up."""', "raise RuntimeError", why="it cannot be imported"),
         a_mistake("min(values)", "__import__('os').kill(0, 9)", why="it kills its process group"),
+        a_mistake("min(values)", "__import__('os')._exit(0)", why="it ends the tests as if all had passed"),
         unseen,
     ]
     assert survivors(made, tree, 2) == Outcome([unseen], {})

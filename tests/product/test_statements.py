@@ -193,7 +193,7 @@ def test_statements_of_a_batch_do_not_grow_with_its_rows(db: Database) -> None:
         assert runs.update_accepted(conn, dict.fromkeys(ids, runs.AcceptedRow(NOW, NOW)), NOW) == set(ids)
 
     def finish(conn: Connection, ids: list[int]) -> None:
-        rows = [(item, RunState.SUCCEEDED, "", 200, "", NOW, NOW) for item in runs.lock_runs(conn, ids)]
+        rows = [(item, RunState.SUCCEEDED, "", 200, "", NOW, None, NOW) for item in runs.lock_runs(conn, ids)]
         assert runs.close_runs(conn, rows) == len(ids)
 
     for stage in (claim, fence, accept, finish):

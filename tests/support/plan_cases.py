@@ -118,7 +118,7 @@ def _runs() -> Iterator[Case]:
     yield Case("runs.lock_runs", lambda conn: runs.lock_runs(conn, OPEN))
     yield Case("runs.update_groups", lambda conn: runs.update_groups(conn, [(item, 2) for item in PLANNED]))
     yield Case("runs.get_origins", lambda conn: runs.get_origins(conn, PAST))
-    ended = [(item, RunState.SUCCEEDED, "", 200, "done", NOW, NOW) for item in OPEN]
+    ended = [(item, RunState.SUCCEEDED, "", 200, "done", NOW, NOW, NOW) for item in OPEN]
     yield Case("runs.close_runs", lambda conn: runs.close_runs(conn, ended))
     yield Case("runs.find_open_roots", lambda conn: runs.find_open_roots(conn, OPEN))
     yield Case("runs.find_planned_jobs", lambda conn: runs.find_planned_jobs(conn, MANY))
@@ -253,7 +253,7 @@ def _checks() -> Iterator[Case]:
     yield Case("open_runs.lock_checks", lambda conn: open_runs.lock_checks(conn, OPEN))
     yield Case(
         "open_runs.update_findings",
-        lambda conn: open_runs.update_findings(conn, [(item, NOW, "idle") for item in OPEN]),
+        lambda conn: open_runs.update_findings(conn, [(item, NOW, "idle", None) for item in OPEN]),
     )
     yield Case("open_runs.update_checks", lambda conn: open_runs.update_checks(conn, [(item, NOW) for item in OPEN]))
     yield Case("open_runs.request_kill", lambda conn: open_runs.request_kill(conn, OPEN[0], NOW))
@@ -291,6 +291,7 @@ def _open_run(job_id: int) -> open_runs.OpenRun:
         check_ms=NOW,
         reason="",
         kill_requested=False,
+        started_ms=None,
         timeout_s=0,
     )
 

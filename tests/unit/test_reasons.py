@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.bare_app import DOCUMENT
 from tests.support.paths import DOCS, ROOT
-from xwheel.model.reasons import MARKS, REPORTED, SENTENCES, RunReason, read_report
+from xwheel.model.reasons import MARKS, REPORTED, SENTENCES, WAITS, RunReason, read_report
 from xwheel.scheduler.check import decide
 from xwheel.scheduler.records import Batch, Outcome, new_run, reported
 from xwheel.storage import runs
@@ -85,7 +85,8 @@ def test_executors_report_some_of_them() -> None:
 
 
 def test_marks_are_those_that_checks_make() -> None:
-    assert (decide.IDLE, decide.KILLED) == MARKS
+    assert (decide.IDLE, decide.KILLED, decide.WAITS) == MARKS
+    assert f"{decide.WAITS}:" == WAITS
 
 
 def test_the_document_and_the_page_tell_them_all() -> None:

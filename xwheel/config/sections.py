@@ -154,7 +154,7 @@ class TriggerSection(Section):
     waiting_limit: int = Field(20_000, ge=100)
     """Due runs in memory that wait to be sent; others wait in the database."""
     check_after_s: int = Field(600, ge=1)
-    """Age at which an open run is checked."""
+    """How long an executor is believed before it is asked again about a run that it has."""
     idle_grace_s: int = Field(120, ge=1, le=86_400)
     """How long an outcome may take once a foreign executor has no run of the job any more."""
     deadline_grace_s: int = Field(30, ge=1, le=86_400)

@@ -69,7 +69,8 @@ REPORTED: Final = frozenset(
     }
 )
 # before a colon and a time: what the last check of a run found that is still running
-MARKS: Final = ("idle", "killed")
+MARKS: Final = ("idle", "killed", "waits")
+WAITS: Final = "waits:"  # of one that its executor has, and has not begun: earlier runs are before it there
 SENTENCES: Final = {reason: reason.sentence for reason in RunReason if reason.sentence}
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from xwheel.model.reasons import WAITS
+
 
 class RunState(StrEnum):
     """Where a run stands; see the transition table below."""
@@ -91,6 +93,8 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     instance: str | None = None
     dispatched_ms: int | None = None
     accepted_ms: int | None = None
+    # when its handler began there; 0 if it never did, None if its executor has not told, as foreign ones never do
+    started_ms: int | None = None
     finished_ms: int | None = None
     check_ms: int | None = None
     kill_requested: bool = False
@@ -100,3 +104,10 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     skip_count: int = 0  # for skip rows: how many due times the row covers; 1001 means "at least 1000"
     # what its executor had registered with when it was sent, as in ``RegisteredExecutor``
     secret_id: int | None = None
+
+    @property
+    def began_ms(self) -> int | None:
+        """When it began: as its executor told, else when that accepted it; None before, and if it never began."""
+        if self.started_ms is None and not self.reason.startswith(WAITS):
+            return self.accepted_ms
+        return self.started_ms or None

@@ -221,6 +221,7 @@ class Node:
             partitions=len(scheduler.core.lease.epochs),
             loops=loops,
             missing_plugins=sorted(scheduler.core.plugins.missing),
+            executor_port=self.executors.port,
             counts=HealthCounts(
                 deadlocks=self._db.deadlocks,
                 retries=self._db.retries,

@@ -157,6 +157,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     # may have sent it meanwhile. 0 for anything else
     epoch: int = 0
     recalled: bool = False  # its executor gave it back before it was due, and will not start it
+    # when its handler began by its executor's clock; 0 if it never did, None if the executor does not say
+    started_ms: int | None = None
+    took_ms: int = 0  # how long its handler took by that clock
 
 
 class Fate(StrEnum):

@@ -43,6 +43,7 @@ class OpenRun(NamedTuple):
     check_ms: int  # when it was due for a question
     reason: str  # empty, or what the last checks found; see :mod:`xwheel.scheduler.check.decide`
     kill_requested: bool
+    started_ms: int | None  # when its handler began, if its executor told
     timeout_s: int  # the time limit of its job as it stands now, 0 for none
 
 
@@ -108,7 +109,7 @@ def list_due(
     """
     values = {"ids": sorted(partitions), "now_ms": now_ms, "unanswered_ms": unanswered_ms, "most": limit}
     rows = _DUE.fetch(conn, values)
-    return [OpenRun._make((*row[:4], RunState(row[4]), *row[5:12], bool(row[12]), row[13])) for row in rows]
+    return [OpenRun._make((*row[:4], RunState(row[4]), *row[5:12], bool(row[12]), *row[13:])) for row in rows]
 
 
 _LOCK_CHECKS: Final = locked(
@@ -122,9 +123,9 @@ def lock_checks(conn: Connection, ids: Collection[int]) -> dict[int, tuple[int, 
     return {run_id: (partition, check_ms, RunState(state)) for run_id, partition, check_ms, state in rows}
 
 
-def update_findings(conn: Connection, rows: Sequence[tuple[int, int, str]]) -> int:
-    """Write when locked rows are checked again, and what this check found: ``(id, check_ms, reason)``."""
-    return update_many(conn, open_run, ("check_ms", "reason"), rows)
+def update_findings(conn: Connection, rows: Sequence[tuple[int, int, str, int | None]]) -> int:
+    """Write when locked rows are checked again, and what this check found: ``(id, check_ms, reason, started_ms)``."""
+    return update_many(conn, open_run, ("check_ms", "reason", "started_ms"), rows)
 
 
 def update_checks(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from xwheel.model import OPEN_STATES, Run, RunState
 from xwheel.storage.database.rows import groups_among
-from xwheel.storage.runs import get_runs, of_roots
+from xwheel.storage.runs import began, get_runs, of_roots
 from xwheel.storage.schema.tables import FOLLOWS, IS_SENT, RARE, job, open_run, run_history
 
 LOOK: Final = 5000
@@ -261,7 +261,7 @@ def _searched(wanted: RunFilter, held: Any) -> list[sa.ColumnElement[bool]]:
         tests.append(sa.or_(*(lower.contains(text, autoescape=True) for text in sorted(either))))
     if wanted.min_duration_ms is not None:
         ended = sa.func.coalesce(held.finished_ms, sa.literal(wanted.now_ms, sa.BigInteger))
-        tests.append(ended - held.accepted_ms >= wanted.min_duration_ms)
+        tests.append(ended - began(held) >= wanted.min_duration_ms)
     return tests
 
 

@@ -26,6 +26,8 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    func,
+    literal_column,
     null,
     or_,
     select,
@@ -38,7 +40,7 @@ from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import DuplicateError
 from xwheel.model import FINAL_STATES, OPEN_STATES, Origin, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model.reasons import WAITS, RunReason
 from xwheel.storage.database import changes
 from xwheel.storage.database.bulk import (
     AnyOf,
@@ -83,6 +85,12 @@ _IDENTITY = ("job_id", "origin", "origin_key", "shard_index")
 def run_columns(table: Table) -> list[ColumnElement[Any]]:
     """Return what :func:`run_of` takes, of one of the :data:`RUN_TABLES`."""
     return [table.c[name] if name in table.c else null() for name in _RUN_NAMES]
+
+
+def began(held: Any) -> ColumnElement[int]:
+    """Return the rule of :attr:`Run.began_ms` for columns of runs."""
+    taken = case((held.reason.not_like(f"{WAITS}%"), held.accepted_ms))
+    return func.nullif(func.coalesce(held.started_ms, taken), literal_column("0"))
 
 
 def in_both(build: Callable[[Table], Select[Any]]) -> CompoundSelect[Any]:
@@ -493,11 +501,11 @@ def update_groups(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
 
 
 def close_runs(conn: Connection, rows: Sequence[tuple[Any, ...]], *, corrected: Collection[int] = ()) -> int:
-    """End locked runs: ``(id, state, reason, result_code, message, accepted_ms, finished_ms)``.
+    """End locked runs: ``(id, state, reason, result_code, message, accepted_ms, started_ms, finished_ms)``.
 
     They move to the history, where those that are ``corrected`` are: they were taken for lost.
     """
-    names = ("state", "reason", "result_code", "message", "accepted_ms", "finished_ms")
+    names = ("state", "reason", "result_code", "message", "accepted_ms", "started_ms", "finished_ms")
     moving = [row for row in rows if row[0] not in corrected] if corrected else rows
     count = move_many(conn, open_run, run_history, _ENDED, names, moving)
     again = [row for row in rows if row[0] in corrected]

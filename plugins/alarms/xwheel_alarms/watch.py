@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+from xwheel.model.reasons import WAITS
 from xwheel.plugin import PluginDatabase, PluginPartitions
 from xwheel.storage import settings
 
@@ -88,7 +89,8 @@ class AlarmWatch:
             yield
 
     def _of_run(self, row: WatchedRun) -> Iterator[NewAlarm]:
-        began_ms = row.accepted_ms or row.dispatched_ms
+        began_ms = row.started_ms or row.accepted_ms or row.dispatched_ms
+        where = ", waiting on its executor" if row.reason.startswith(WAITS) else ""
         for rule in self._index.rules_for(AlarmKind.STILL_RUNNING, row.job_id, row.group_id):
             if began_ms <= self._now_ms - rule.still_running_s * 1000:
                 yield NewAlarm(
@@ -101,7 +103,7 @@ class AlarmWatch:
                     run_id=row.id,
                     root_id=row.root_id,
                     shard_index=row.shard_index,
-                    reason=f"for {(self._now_ms - began_ms) // 1000} s",
+                    reason=f"for {(self._now_ms - began_ms) // 1000} s{where}",
                 )
 
     def _check_jobs(self, rule: AlarmRule) -> Iterator[None]:

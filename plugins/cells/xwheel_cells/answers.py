@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from xwheel_cells.problems import malformed
 
@@ -96,6 +96,7 @@ class RunRow(Row, kw_only=True):
     due_ms: Number
     dispatched_ms: Number | None = None
     accepted_ms: Number | None = None
+    began_ms: Number | UnsetType | None = UNSET  # older cells do not say it
     finished_ms: Number | None = None
 
 

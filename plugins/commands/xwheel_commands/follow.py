@@ -90,16 +90,17 @@ class Follower:
 
     def _tell(self, run: Run, runs: list[Run]) -> None:
         """Say what is new about a run."""
-        state = run["state"]
-        if self._told.get(run["id"]) == state or state == "dispatching":
+        state, waits = run["state"], run["reason"].startswith("waits:")
+        stage = "waiting" if waits else state
+        if self._told.get(run["id"]) == stage or state == "dispatching":
             return
         is_new = run["id"] not in self._told
-        self._told[run["id"]] = state
+        self._told[run["id"]] = stage
         name = f"run {run['id']}{self._place(run)}"
         if state == "planned":
             self._say(f"{name}: {self._planned(run)}")
         elif state not in FINAL:
-            self._say(f"{name}: {state} on {visible(run['address'] or NOTHING)}")
+            self._say(f"{name}: {stage} on {visible(run['address'] or NOTHING)}")
         else:
             begun = f" ({self._planned(run)})" if is_new and run["origin"] in {"child", "retry", "recovery"} else ""
             self._say(f"{name}{begun}: {state}{_took(run)}{_said(run)}")
@@ -129,9 +130,10 @@ def _is_next(run: Run) -> bool:
 
 
 def _took(run: Run) -> str:
-    if run["accepted_ms"] is None or run["finished_ms"] is None:
+    began_ms = run.get("began_ms", run["accepted_ms"])  # older nodes do not say when it began
+    if began_ms is None or run["finished_ms"] is None:
         return ""
-    return f" after {max(0, run['finished_ms'] - run['accepted_ms']) / 1000:.3g} s"
+    return f" after {max(0, run['finished_ms'] - began_ms) / 1000:.3g} s"
 
 
 def _said(run: Run) -> str:

@@ -84,7 +84,7 @@ def is_instant(field: str) -> bool:
     """Return whether a field holds an instant rather than a duration."""
     return field in {
         "anchor_ms", "start_ms", "end_ms", "next_fire_ms", "last_fire_ms", "created_ms", "updated_ms", "due_ms",
-        "planned_ms", "dispatched_ms", "accepted_ms", "finished_ms", "skip_last_ms", "seen_ms",
+        "planned_ms", "dispatched_ms", "accepted_ms", "began_ms", "finished_ms", "skip_last_ms", "seen_ms",
     }  # fmt: skip
 
 

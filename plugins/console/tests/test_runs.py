@@ -280,6 +280,38 @@ def test_who_may_only_read_is_offered_nothing_else(open_page: Open, site: Site) 
             expect(page.get_by_role("button", name=name)).to_have_count(0)
 
 
+def test_a_run_that_waits_on_its_executor_is_not_shown_as_running(open_page: Open, site: Site) -> None:
+    job_id = site.job("waits its turn", handler="sleep")
+    run_id = site.run(job_id, "60", wait=False)
+
+    def still_waiting(route: Route) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        for run in found.get("items", [found]):
+            if run["id"] == run_id and run["state"] == "running":
+                run.update(reason="waits:1790000000000", began_ms=None)
+        route.fulfill(response=answer, json=found)
+
+    page = open_page("/wall", "viewer")
+    page.route(f"**/api/v1/runs/{run_id}", still_waiting)
+    page.route("**/api/v1/runs?*", still_waiting)
+    go_to(page, f"/runs/{run_id}")
+    state = page.locator("[data-run-state]")
+    expect(state).to_contain_text("waiting on its executor")
+    expect(state).to_contain_text("earlier runs are before it there")
+    expect(page.locator("dt", has_text="Finished")).to_have_count(0)
+    expect(page.locator("dt", has_text="Began")).to_have_count(0)
+    expect(page.locator("dt", has_text="Took")).to_have_count(0)
+    go_to(page, f"/runs?job={job_id}")
+    expect(page.locator("table.list tbody tr")).to_contain_text("waiting on its executor")
+    page.unroute("**/api/v1/runs?*")
+    page.unroute(f"**/api/v1/runs/{run_id}")
+    go_to(page, f"/runs/{run_id}")
+    expect(state).to_contain_text("running")
+    expect(page.locator("dt", has_text="Began")).to_have_count(1)
+    site.node.call("POST", f"runs/{run_id}/kill")
+
+
 def test_brackets_go_through_the_runs_of_a_job(open_page: Open, site: Site) -> None:
     job_id, other = site.job("bracketed"), site.job("between brackets")
     ids = [site.run(job_id), site.run(other), site.run(job_id)]

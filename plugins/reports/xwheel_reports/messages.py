@@ -37,7 +37,7 @@ class ReportQuery(Input, frozen=True, kw_only=True):
 
 @fields_of(Counts)
 class CountsView(Struct, frozen=True, kw_only=True):
-    """What became of some runs; ``skipped`` counts due times, the durations run from accepted to finished."""
+    """What became of some runs; ``skipped`` counts due times, the durations run from begun to finished."""
 
 
 class BucketView(Struct, frozen=True, kw_only=True):
@@ -82,6 +82,8 @@ class RecentQuery(Input, frozen=True, kw_only=True):
 @fields_of(Run, "id state due_ms accepted_ms finished_ms")
 class RecentRun(Struct, frozen=True, kw_only=True):
     """A run in short."""
+
+    began_ms: int | None
 
 
 class RecentItem(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from xwheel.storage.database.bulk import fetch_rows
 from xwheel.storage.database.rows import IN_LIMIT, chunks
 from xwheel.storage.jobs import NAMES_OF
 from xwheel.storage.next_fires import LOOK, NEVER_MS, Fire, fires_of, soonest
+from xwheel.storage.runs import began
 from xwheel.storage.schema.tables import RUN_TABLES
 
 
@@ -23,6 +24,7 @@ class ShortRun(NamedTuple):
     state: str
     due_ms: int
     accepted_ms: int | None
+    began_ms: int | None
     finished_ms: int | None
 
 
@@ -56,6 +58,7 @@ def list_last_runs(conn: Connection, job_ids: Collection[int], each: int) -> dic
 def _last_query(dialect: str, count: int) -> TextClause:
     """Return the union of one limited range of the index for each job, and of its open runs."""
     columns = ", ".join(ShortRun._fields)
+    told = {table: str(began(table.c).compile(compile_kwargs={"literal_binds": True})) for table in RUN_TABLES}
     parts = []
     for place in range(count):
         where, lead = f"job_id = :job{place}", ""
@@ -63,8 +66,8 @@ def _last_query(dialect: str, count: int) -> TextClause:
             # sorted by what is one value: else, if a job has many runs, those of all jobs are walked by their time
             where, lead = f"job_id BETWEEN :job{place} AND :job{place}", "job_id DESC, "
         parts += [
-            f"SELECT {columns} FROM (SELECT {columns} FROM {table.name} WHERE {where} "  # noqa: S608 - names of ours
-            f"ORDER BY {lead}due_ms DESC, id DESC LIMIT :each) AS {table.name}{place}"
+            f"SELECT {columns} FROM (SELECT {columns.replace('began_ms', f'{told[table]} AS began_ms')} "  # noqa: S608 - names of ours
+            f"FROM {table.name} WHERE {where} ORDER BY {lead}due_ms DESC, id DESC LIMIT :each) AS {table.name}{place}"
             for table in RUN_TABLES
         ]
     return text(" UNION ALL ".join(parts))

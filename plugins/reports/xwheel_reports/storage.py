@@ -16,7 +16,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from xwheel.model import OPEN_STATES, PARTITIONS, RunState
 from xwheel.storage.database.rows import groups_among
 from xwheel.storage.retention import DAY_MS
-from xwheel.storage.runs import in_both
+from xwheel.storage.runs import began, in_both
 from xwheel.storage.schema.tables import IS_SENT, executor_group, job, open_run
 
 from xwheel_reports.tables import hourly_report
@@ -26,7 +26,7 @@ MOST_BUCKETS: Final = 1000
 MOST: Final = 10_000
 """The overview counts no further: this many means at least this many."""
 
-COUNTED: Final = ("group_id", "state", "skip_count", "due_ms", "accepted_ms", "finished_ms")
+COUNTED: Final = ("group_id", "state", "reason", "skip_count", "due_ms", "accepted_ms", "started_ms", "finished_ms")
 IS_PLANNED: Final = open_run.c.state == RunState.PLANNED
 
 
@@ -36,7 +36,7 @@ class Counts(NamedTuple):
     Attributes:
         open_runs: Planned, dispatching or running.
         skipped: Due times, not rows.
-        duration_sum_ms: From accepted to finished, over the runs that were accepted and ended.
+        duration_sum_ms: From begun to finished, over the runs that began and ended.
         lateness_max_ms: From due to accepted.
     """
 
@@ -273,7 +273,7 @@ def _counters(run: Subquery) -> tuple[ColumnElement[Any], ...]:
 
     due_times = case((run.c.skip_count > 1, run.c.skip_count), else_=1)
     # clocks of two nodes may differ by less than what they measure
-    duration = case((run.c.finished_ms > run.c.accepted_ms, run.c.finished_ms - run.c.accepted_ms), else_=0)
+    duration = case((run.c.finished_ms > began(run.c), run.c.finished_ms - began(run.c)), else_=0)
     lateness = case((run.c.accepted_ms > run.c.due_ms, run.c.accepted_ms - run.c.due_ms), else_=0)
     ends = (RunState(name) for name in Counts._fields[1:8])
     return (

@@ -26,7 +26,7 @@ hourly_report: Final = Table(
     Column("cancelled", Integer, nullable=False),
     # due times, not rows: one skip row covers many
     Column("skipped", Integer, nullable=False),
-    # from accepted to finished, over runs that ended
+    # from begun to finished, over runs that ended
     Column("duration_sum_ms", BigInteger, nullable=False),
     Column("duration_max_ms", BigInteger, nullable=False),
     # from due to accepted

@@ -136,7 +136,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of a run's life, called after what ended it."""
 
-    name: str  # planned, due, dispatched, accepted, finished
+    name: str  # planned, due, dispatched, accepted, began, finished
     from_ms: int
     to_ms: int
     took_ms: int

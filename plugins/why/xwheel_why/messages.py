@@ -44,8 +44,8 @@ def read_moment(text: str) -> int:
 class WhyStage(Struct, frozen=True, kw_only=True):
     """A stretch of a run's life, called after what ended it.
 
-    ``name`` is ``planned``, ``due``, ``dispatched``, ``accepted`` or ``finished``; ``is_over`` is false for the stage
-    that the run is in now.
+    ``name`` is ``planned``, ``due``, ``dispatched``, ``accepted``, ``began`` or ``finished``; ``is_over`` is false for
+    the stage that the run is in now.
     """
 
     name: str

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from xwheel.model import FINAL_STATES, BlockScope, Origin, Run, RunState
-from xwheel.model.reasons import RunReason
+from xwheel.model.reasons import WAITS, RunReason
 from xwheel.model.versions import JobAction, JobVersion
 
 from xwheel_why.audit import AuditAccess, AuditedDeed
@@ -45,6 +45,7 @@ BEFORE: Final = {
     "due": "before it was to be sent: the job's jitter",
     "dispatched": "before its dispatch, where runs wait for an executor, for room or for an earlier run",
     "accepted": "until its executor had accepted it",
+    "began": "at its executor, behind earlier runs",
 }
 """What a stage that ended before the begin of a run was."""
 
@@ -58,6 +59,7 @@ def stages_of(run: Run, now_ms: int) -> list[Stage]:
         ("due", run.due_ms),
         ("dispatched", run.dispatched_ms),
         ("accepted", run.accepted_ms),
+        *([("began", run.began_ms)] if run.began_ms != run.accepted_ms else []),
         ("finished", run.finished_ms),
     )
     for name, end_ms in ends:
@@ -114,7 +116,7 @@ def sentence_of(run: Run) -> str:
 def verdict_on_run(facts: Facts, run: Run) -> Verdict:
     """Return the verdict on a run that was not cancelled."""
     reason, stages = reason_of(run), stages_of(run, facts.now_ms)
-    began_ms = run.accepted_ms
+    began_ms = run.began_ms
     lateness_ms = None if began_ms is None else max(0, began_ms - run.planned_ms)
     how = _how_it_went(facts, run, stages, lateness_ms)
     sentences = [reason.sentence, *_pause(facts, run), how, *_said(run), *_followed(facts, run)]
@@ -250,6 +252,8 @@ def _in_the_way(facts: Facts, run: Run) -> list[Evidence]:
 
 
 def _end(run: Run) -> str:
+    if run.reason.startswith(WAITS):
+        return "is on its executor, which has not begun it: earlier runs are before it there"
     return ENDS.get(run.state, f"is {run.state}")
 
 

@@ -72,7 +72,7 @@ def test_a_fire_that_changes_between_the_statements_of_a_batch_stays(db: Databas
         nonlocal asked
         asked += 1
         if asked == before and change == "ends":
-            runs.close_runs(conn, [(11, str(RunState.SUCCEEDED), "", 200, "", old_ms, NOW)])
+            runs.close_runs(conn, [(11, str(RunState.SUCCEEDED), "", 200, "", old_ms, None, NOW)])
         elif asked == before:
             runs.insert_runs(conn, [again])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import pytest
 from msgspec.structs import fields
 
@@ -57,15 +59,20 @@ def test_a_batch_of_runs_comes_back_as_it_was(db: Database) -> None:
 def test_a_batch_of_outcomes_comes_back_as_it_was(db: Database) -> None:
     ids = range(1, len(ODD) + 1)
     ends = [
-        (number, str(RunState.FAILED), "", [None, 500, -1][number % 3], text, 2**50, 2**51)
-        for number, text in zip(ids, ODD, strict=True)
+        (number, str(RunState.FAILED), "", code, text, 2**50, started_ms, 2**51)
+        for number, text, code, started_ms in zip(
+            ids, ODD, cycle([None, 500, -1]), cycle([None, 2**50 + 7]), strict=False
+        )
     ]
     db.transaction(lambda conn: runs.insert_runs(conn, [make_run(number) for number in ids]))
     assert db.transaction(lambda conn: runs.close_runs(conn, ends)) == len(ODD)
     with db.read() as conn:
         found = [runs.get_run(conn, number) for number in ids]
     assert [
-        (run.id, str(run.state), run.reason, run.result_code, run.message, run.accepted_ms, run.finished_ms)
+        (
+            *(run.id, str(run.state), run.reason, run.result_code, run.message),
+            *(run.accepted_ms, run.started_ms, run.finished_ms),
+        )
         for run in found
     ] == ends
 

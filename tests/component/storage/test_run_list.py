@@ -42,6 +42,8 @@ def some_runs(count: int = 400) -> list[Run]:
                 address=chance.choice([None, "http://a:1", "http://b:1"]),
                 check_ms=NOW if is_asked else None,
                 accepted_ms=other.choice([None, NOW, NOW + 5000]),
+                started_ms=other.choice([None, None, 0, NOW + 6000]),
+                reason=other.choice(["", "waits:1790000000000"]) if is_asked else "",
                 finished_ms=None if state in OPEN_STATES else NOW + other.randint(0, 20) * 1000,
                 message=other.choice(["", "Connection RESET by Peer", "100%_done", "École", "a\\b"]),
             )
@@ -75,8 +77,8 @@ def expected(made: list[Run], wanted: RunFilter) -> list[int]:
             same = same and wanted.message.lower() in run.message.lower()
         if wanted.min_duration_ms is not None:
             until_ms = wanted.now_ms if run.finished_ms is None else run.finished_ms
-            same = same and run.accepted_ms is not None
-            same = same and until_ms - (run.accepted_ms or 0) >= wanted.min_duration_ms
+            same = same and run.began_ms is not None
+            same = same and until_ms - (run.began_ms or 0) >= wanted.min_duration_ms
         begins = wanted.from_ms is None or run.due_ms >= wanted.from_ms
         ends = wanted.to_ms is None or run.due_ms < wanted.to_ms
         is_own = wanted.groups is None or run.group_id in wanted.groups

@@ -120,7 +120,7 @@ def test_a_run_that_ends_between_two_questions_is_met(db: Database, question: Ca
     def end(_conn: object, _cursor: object, statement: str, *_: object) -> None:
         asked.append(statement)
         if len(asked) == 2:
-            row = (1, str(RunState.SUCCEEDED), "", 200, "", NOW, NOW)
+            row = (1, str(RunState.SUCCEEDED), "", 200, "", NOW, None, NOW)
             twin.transaction(lambda conn: runs.close_runs(conn, [row]))
 
     with closing(twin), db.read() as conn:
@@ -138,7 +138,7 @@ def test_what_is_the_same_in_all_rows_of_a_batch_is_sent_once(db: Database) -> N
     fenced = [runs.FencedRow(run.id, "http://ä", "boot", 1 + run.id % 2, None) for run in many]
     db.transaction(lambda conn: runs.update_fenced(conn, fenced, now_ms=5, check_ms=9))
     odd = many[0].id
-    ends = [(run.id, str(RunState.SUCCEEDED), "", 200, "é" if run.id == odd else "", None, 7) for run in many]
+    ends = [(run.id, str(RunState.SUCCEEDED), "", 200, "é" if run.id == odd else "", None, None, 7) for run in many]
     assert db.transaction(lambda conn: runs.close_runs(conn, ends)) == len(many)
     expected = {
         run.id: msgspec.structs.replace(

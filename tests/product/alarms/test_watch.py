@@ -10,6 +10,7 @@ from xwheel_alarms import watch
 
 from tests.product.alarms.support import AlarmNode, Recorder, alarms_of, rule, send, settle
 from xwheel.model import RunState
+from xwheel.storage import open_runs
 
 SECOND = 1000
 
@@ -35,6 +36,21 @@ def test_a_run_that_does_not_end_is_told_once(node: AlarmNode, pager: Recorder) 
     node.finish([run])
     settle(node)
     assert pager.kinds() == ["still_running", "recovered"]
+
+
+def test_a_run_counts_from_when_it_began_and_before_that_is_said_to_wait(node: AlarmNode, pager: Recorder) -> None:
+    rule(node, "still_running", still_running_s=60)
+    began, waits = send(node, node.job(enabled=False)) + send(node, node.job(enabled=False))
+    at_ms = node.clock.now_ms() + 30 * SECOND
+    later_ms = at_ms + 10**7
+    found = [(began.id, later_ms, "", at_ms), (waits.id, later_ms, f"waits:{at_ms}", None)]
+    node.db.transaction(lambda conn: open_runs.update_findings(conn, found))
+    watch_on(node, 70)
+    assert [alarm.run.id for alarm in pager.told if alarm.run] == [waits.id]
+    assert pager.told[0].reason.endswith(" s, waiting on its executor")
+    watch_on(node, 30)
+    assert [alarm.run.id for alarm in pager.told if alarm.run] == [waits.id, began.id]
+    assert pager.told[1].reason.startswith(("for 6", "for 7"))
 
 
 def test_a_new_node_does_not_tell_again_what_still_runs(node: AlarmNode, pager: Recorder) -> None:

@@ -40,6 +40,20 @@ def follow(*lists: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str
 RETRY = {"origin": "retry", "origin_key": 1, "attempt": 2, "retries_left": 0}
 
 
+def test_a_run_that_waits_on_its_executor_is_said_to_wait_and_took_what_it_took_there() -> None:
+    waiting = run(1, "running", reason="waits:1000", began_ms=None, finished_ms=None)
+    ended = run(1, "succeeded", began_ms=2000)
+    _, said, _ = follow([run(1, "running")], [waiting], [waiting], [run(1, "running")], [ended], [ended])
+    assert [line.partition("attempt 1: ")[2] for line in said] == [
+        "running on http://x:1",
+        "waiting on http://x:1",
+        "running on http://x:1",
+        "succeeded after 0.5 s",
+    ]
+    _, said, _ = follow([run(1, "succeeded", began_ms=None)], [run(1, "succeeded", began_ms=None)])
+    assert said[-1].endswith("attempt 1: succeeded")
+
+
 def test_u2_the_end_is_the_end_of_all() -> None:
     runs, said, waited = follow(
         [run(1, "planned")],

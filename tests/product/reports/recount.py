@@ -25,7 +25,7 @@ def recount(items: Iterable[Run]) -> dict[tuple[int, int], Counts]:
         if run.accepted_ms is not None:
             row["lateness_max_ms"] = max(row["lateness_max_ms"], run.accepted_ms - run.due_ms)
             if run.finished_ms is not None:
-                took_ms = run.finished_ms - run.accepted_ms
+                took_ms = run.finished_ms - (run.started_ms or run.accepted_ms)
                 row["duration_sum_ms"] += took_ms
                 row["duration_max_ms"] = max(row["duration_max_ms"], took_ms)
     return {key: Counts(**row) for key, row in tally.items()}

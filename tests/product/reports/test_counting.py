@@ -53,7 +53,8 @@ def _some_runs(chance: random.Random, first_id: int, count: int) -> list[Run]:
         shards = chance.choice([1, 1, 1, 3])
         for shard in range(shards):
             state = chance.choice(list(RunState))
-            accepted_ms = due_ms + chance.randint(0, 500) if chance.random() < 0.8 else None
+            is_taken = state is not RunState.SKIPPED and chance.random() < 0.8
+            accepted_ms = due_ms + chance.randint(0, 500) if is_taken else None
             found.append(
                 make_run(
                     first_id + len(found),
@@ -66,7 +67,8 @@ def _some_runs(chance: random.Random, first_id: int, count: int) -> list[Run]:
                     shard_total=shards,
                     state=state,
                     due_ms=due_ms,
-                    accepted_ms=None if state is RunState.SKIPPED else accepted_ms,
+                    accepted_ms=accepted_ms,
+                    started_ms=accepted_ms and chance.choice([None, accepted_ms + chance.randint(0, 90)]),
                     finished_ms=due_ms + chance.randint(600, 9000) if state in FINAL_STATES else None,
                     skip_count=chance.choice([0, 1, 7, 1001]) if state is RunState.SKIPPED else 0,
                     attempt=chance.randint(1, 3),
@@ -87,7 +89,7 @@ def test_it_equals_a_recount_after_everything_that_can_still_happen(
 
     # late outcomes of lost runs, ends of open ones, later retries, and skip rows of hours long past
     changed = [
-        (run.id, chance.choice(list(OUTCOME_STATES)), "", 200, "", run.accepted_ms, clock.now_ms())
+        (run.id, chance.choice(list(OUTCOME_STATES)), "", 200, "", run.accepted_ms, run.started_ms, clock.now_ms())
         for run in all_runs(db)
         if run.state is RunState.LOST or (run.state not in FINAL_STATES and chance.random() < 0.5)
     ]
@@ -188,7 +190,7 @@ def test_a_run_that_ends_after_days_is_counted_the_next_day(db: Database, clock:
     _pass(loop, clock)
     assert stored(db, [old_ms]) == {(old_ms, 1): Counts(open_runs=1)}
     db.transaction(
-        lambda conn: runs.close_runs(conn, [(1, RunState.SUCCEEDED, "", 200, "", old_ms, old_ms + 5 * DAY_MS)])
+        lambda conn: runs.close_runs(conn, [(1, RunState.SUCCEEDED, "", 200, "", old_ms, None, old_ms + 5 * DAY_MS)])
     )
     _pass(loop, clock, minutes=30 * 60)
     took_ms = 5 * DAY_MS

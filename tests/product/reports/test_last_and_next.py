@@ -28,7 +28,14 @@ def test_the_last_runs_of_jobs(api: Api) -> None:
     found = api.call("GET", "jobs/recent", params={"job_id": f"{two},{one},{three},{two},999"}).json["items"]
     assert [item["job_id"] for item in found] == [two, one, three]
     assert found[0]["runs"] == [
-        {"id": 50, "state": "failed", "due_ms": NOW, "accepted_ms": NOW + 5, "finished_ms": NOW + 90}
+        {
+            "id": 50,
+            "state": "failed",
+            "due_ms": NOW,
+            "accepted_ms": NOW + 5,
+            "began_ms": NOW + 5,
+            "finished_ms": NOW + 90,
+        }
     ]
     assert found[2]["runs"] == []
     keys = sorted(((NOW + number % 7, number) for number in range(1, 30)), reverse=True)[:20]
@@ -39,6 +46,19 @@ def test_the_last_runs_of_jobs(api: Api) -> None:
 def test_the_last_runs_of_nothing_or_too_many_jobs_are_refused(api: Api, ids: str) -> None:
     answer = api.call("GET", "jobs/recent", params={"job_id": ids})
     assert (answer.status_code, answer.json["field"]) == (422, "job_id")
+
+
+def test_a_run_that_waits_on_its_executor_has_not_begun(api: Api) -> None:
+    job_id = api.job(name="one")["id"]
+    at = {"job_id": job_id, "state": RunState.RUNNING, "accepted_ms": NOW, "check_ms": NOW}
+    api.runs(
+        make_run(1, **at, due_ms=NOW, reason=f"waits:{NOW}"),
+        make_run(2, **at, due_ms=NOW + 1, started_ms=NOW + 9),
+        make_run(3, **at, due_ms=NOW + 2),
+    )
+    (found,) = api.call("GET", "jobs/recent", params={"job_id": str(job_id)}).json["items"]
+    assert [run["began_ms"] for run in found["runs"]] == [NOW, NOW + 9, None]
+    assert [run["began_ms"] for run in api.call("GET", "runs").json["items"]] == [NOW, NOW + 9, None]
 
 
 def test_the_last_runs_are_those_of_the_callers_groups(api: Api) -> None:

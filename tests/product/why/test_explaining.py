@@ -53,6 +53,10 @@ def ran(**changes: Any) -> Run:
             {"due_ms": NOW + 700, "dispatched_ms": NOW + 500, "accepted_ms": NOW + 700, "finished_ms": NOW + 900},
             [("due", 700), ("finished", 200)],
         ),
+        # it waited behind another run on its executor
+        ({"started_ms": NOW + 3020}, [("dispatched", 10), ("accepted", 10), ("began", 3000), ("finished", 2000)]),
+        # it was killed before its executor began it
+        ({"started_ms": 0, "state": RunState.KILLED}, [("dispatched", 10), ("accepted", 10), ("finished", 5000)]),
         # refused: accepted by none
         (
             {"state": RunState.REFUSED, "accepted_ms": None, "finished_ms": NOW + 50},
@@ -72,6 +76,7 @@ def test_stages_are_those_that_took_time(changes: dict[str, Any], wanted: list[t
         ({"state": RunState.PLANNED, "dispatched_ms": None, "accepted_ms": None, "finished_ms": None}, "dispatched"),
         ({"state": RunState.DISPATCHING, "accepted_ms": None, "finished_ms": None}, "accepted"),
         ({"state": RunState.RUNNING, "finished_ms": None}, "finished"),
+        ({"state": RunState.RUNNING, "finished_ms": None, "reason": "waits:1767225600000"}, "began"),
     ],
 )
 def test_the_present_stage_of_an_open_run_is_not_over(changes: dict[str, Any], name: str) -> None:

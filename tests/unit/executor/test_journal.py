@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 import threading
@@ -174,6 +175,25 @@ def test_a_crash_before_the_commit_of_an_acknowledgement_delivers_once_more(jour
     finally:
         next_one.close()
         journal._turn.release()
+
+
+def test_what_is_acknowledged_while_a_commit_is_under_way_is_written_by_the_next_one(
+    journal: Journal, tmp_path: Path
+) -> None:
+    accept(journal, KEYS[:2])
+    finish(journal, [outcome(key) for key in KEYS[:2]])
+    journal.acknowledge([outcome(KEYS[0])])
+
+    def late() -> list[RunKey]:
+        journal.acknowledge([outcome(KEYS[1])])
+        return []
+
+    written = threading.Event()
+    journal.start(late, written.set)
+    assert written.wait(10)
+    journal.settle()
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal.db")) as db:
+        assert db.execute("SELECT count(*) FROM run WHERE acked_ms IS NOT NULL").fetchone() == (2,)
 
 
 def test_more_outcomes_than_are_kept_in_memory_are_read_from_the_disk(

@@ -134,7 +134,7 @@ def run_views(conn: Connection, runs: Sequence[Run]) -> list[RunView]:
     found = []
     for run in runs:
         job_name, app_name = names.get(run.job_id, ("", ""))
-        found.append(view_of(RunView, run, job_name=job_name, app_name=app_name))
+        found.append(view_of(RunView, run, job_name=job_name, app_name=app_name, began_ms=run.began_ms))
     return found
 
 

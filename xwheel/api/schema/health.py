@@ -46,6 +46,7 @@ class HealthReport:
     loops: Sequence[LoopHealthView] = ()
     counts: HealthCounts = HealthCounts()
     missing_plugins: Sequence[str] = ()  # broken or not installed, and its settings let it start without
+    executor_port: int | None = None  # of its executor API; None where another process has that
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +74,7 @@ class NodeHealthView(msgspec.Struct, frozen=True, kw_only=True):
 
     ``role`` is ``node``, or ``management`` for a process without loops, which holds no partitions and fires nothing.
     ``missing_plugins`` are those without which ``plugins.tolerate`` let it start; ``/plugins`` says what is wrong.
+    ``executor_port`` is the port at which executors reach it, null in a process for management.
     """
 
     status: str
@@ -80,5 +82,6 @@ class NodeHealthView(msgspec.Struct, frozen=True, kw_only=True):
     failing: list[str]
     partitions: int
     missing_plugins: list[str]
+    executor_port: int | None
     counts: HealthCountsView
     loops: list[LoopHealthView]

@@ -77,7 +77,7 @@ ReasonCode = Annotated[
     str,
     Meta(
         description="Why it is in its state: one of ``x-reasons``, or empty. While it runs, at times "
-        "``idle:``, ``told:`` or ``killed:`` and a time: what its last check found.",
+        "``idle:``, ``told:``, ``killed:`` or ``waits:`` and a time: what its last check found.",
         extra_json_schema={"x-reasons": {reason.value: words for reason, words in SENTENCES.items()}},
     ),
 ]
@@ -91,10 +91,15 @@ ReasonCode = Annotated[
     reason=ReasonCode,
 )
 class RunView(Struct, frozen=True, kw_only=True):
-    """A run as clients see it; ``job_name`` and ``app_name`` are those of its job, deleted or not, and its group."""
+    """A run as clients see it; ``job_name`` and ``app_name`` are those of its job, deleted or not, and its group.
+
+    ``began_ms`` is when its executor began it, or accepted it where it does not tell; null before, and if it
+    never began.
+    """
 
     job_name: str
     app_name: str
+    began_ms: int | None
 
 
 class RunPage(Struct, frozen=True, kw_only=True):

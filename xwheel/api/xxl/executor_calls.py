@@ -242,6 +242,8 @@ def _outcome(item: CallbackItem, reporter: Reporter) -> Outcome:
         instance=item.instance,
         reporter=reporter,
         recalled=is_given_back,
+        started_ms=item.started_ms if item.job_id else None,
+        took_ms=item.finished_ms - item.started_ms,
     )
 
 

@@ -52,7 +52,6 @@ JOURNAL_WAIT_S: Final = 30.0
 GIVEN_BACK_S: Final = 5.0
 # how long before it is due an early run is written as started, if it has a place
 PREPARE_MS: Final = 20
-MAX_TIMEOUT_S: Final = 10 * 365 * 86_400
 INJECT_AGAIN_S: Final = 0.02
 # graces after which a handler that will not end is reported; threads were interrupted twice by then
 ABANDON_ROUND: Final = 3
@@ -318,9 +317,8 @@ class Workers:
         if ending is not None:
             return execution.ended(ending, self.clock.now_ms())
         if execution.request.timeout_s:
-            limit_s = min(execution.request.timeout_s, MAX_TIMEOUT_S)
-            ending = timed_out(limit_s)
-            execution.timer = self._timer.schedule(limit_s, self._end, execution, ending)
+            limit_s = execution.request.timeout_s
+            execution.timer = self._timer.schedule(limit_s, self._end, execution, timed_out(limit_s))
         kind = execution.handler.kind
         if kind is HandlerKind.ASYNC:
             self._async.start(execution, context, self._finish)

@@ -2,7 +2,8 @@
 
 While a run is open its ``reason`` may hold a mark with the time it was made: ``idle:<ms>`` once a foreign executor
 said that it has nothing of the job, ``told:<ms>`` once it said so and is sent the kill that was asked for all the
-same, ``killed:<ms>`` once it said that it ended everything of the job.
+same, ``killed:<ms>`` once it said that it ended everything of the job. ``waits:<ms>`` is when an xwheel executor said
+last that it has not begun it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from xwheel.wire.messages import CallbackItem, ExecutionState, StateAnswer
 IDLE: Final = "idle"
 TOLD: Final = "told"
 KILLED: Final = "killed"
+WAITS: Final = "waits"
 NEVER_MS: Final = 2**62  # the limit of a run without one
+# how soon an xwheel executor is asked whether a run has begun, and how seldom at most while it has not
+LOOK_MS: Final = 5000
+LONGEST_LOOK_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,7 @@ class Decision:
     reason: str = ""  # its mark from now on
     kill: bool = False  # whether its executor is told to end it
     accepted: bool = False  # whether its executor turned out to have it
+    started_ms: int | None = None  # when its handler began, as far as that is known now
 
 
 def decide_gone(row: OpenRun, missing_ms: int, now_ms: int, rules: CheckRules) -> Decision:
@@ -66,8 +72,11 @@ def decide_known_dead(row: OpenRun) -> Decision:
 
 def decide_silent(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:
     """Decide about a run whose executor is registered and gave no usable answer: it is asked again, never lost."""
+    kind, since_ms = read_mark(row.reason)
+    waited_ms = since_ms if kind == WAITS else 0  # it had not begun by then
+    begun_ms = row.started_ms or waited_ms or row.accepted_ms or row.dispatched_ms
     # one that says nothing has another grace after the limit
-    limit_ms = _limit_ms(row, row.accepted_ms or row.dispatched_ms, rules) + rules.deadline_grace_ms
+    limit_ms = _limit_ms(row, begun_ms, rules) + rules.deadline_grace_ms
     if limit_ms <= now_ms:
         return _deadline(row)
     return Decision(row=row, check_ms=min(now_ms + wait_ms, limit_ms), reason=row.reason)
@@ -82,14 +91,27 @@ def decide_state(row: OpenRun, answer: StateAnswer, now_ms: int, wait_ms: int, r
         return Decision(row=row, outcome=outcome_of(end))
     if answer.state is ExecutionState.UNKNOWN:
         return _unknown_there(row, now_ms, wait_ms, rules)
-    begun_ms = now_ms - answer.running_ms  # one that waits in the executor's queue begins now at the earliest
-    limit_ms = _limit_ms(row, begun_ms, rules)
-    if answer.state is ExecutionState.STARTED and limit_ms <= now_ms:
-        return _deadline(row, kill=True)
     accepted = row.state is RunState.DISPATCHING
-    if row.kill_requested:
-        return Decision(row=row, check_ms=now_ms + wait_ms, kill=True, accepted=accepted)
-    return Decision(row=row, check_ms=_next_check(now_ms, limit_ms, rules), accepted=accepted)
+    accepted_ms = row.accepted_ms or row.dispatched_ms
+    if answer.state is ExecutionState.ACCEPTED:
+        # it begins now at the earliest; asked the more seldom the longer it waits
+        look_ms = now_ms + min(max((now_ms - accepted_ms) // 2, LOOK_MS), LONGEST_LOOK_MS)
+        look_ms = min(look_ms, _next_check(now_ms, _limit_ms(row, now_ms, rules), rules))
+        return Decision(
+            row=row,
+            check_ms=now_ms + wait_ms if row.kill_requested else look_ms,
+            reason=f"{WAITS}:{now_ms}",
+            kill=row.kill_requested,
+            accepted=accepted,
+        )
+    started_ms = max(now_ms - answer.running_ms, accepted_ms)
+    limit_ms = _limit_ms(row, now_ms - answer.running_ms, rules)
+    if limit_ms <= now_ms:
+        return _deadline(row, kill=True, started_ms=started_ms, took_ms=answer.running_ms)
+    check_ms = now_ms + wait_ms if row.kill_requested else _next_check(now_ms, limit_ms, rules)
+    return Decision(
+        row=row, check_ms=check_ms, kill=row.kill_requested, accepted=accepted, started_ms=row.started_ms or started_ms
+    )
 
 
 def decide_marked(row: OpenRun, now_ms: int, rules: CheckRules) -> Decision | None:
@@ -167,25 +189,34 @@ def may_be_overdue(row: OpenRun, now_ms: int, rules: CheckRules) -> bool:
     return _limit_ms(row, row.accepted_ms or row.dispatched_ms, rules) <= now_ms
 
 
-def first_check_ms(at_ms: int, timeout_s: int, check_after_ms: int, deadline_grace_ms: int) -> int:
-    """Return when a run accepted at ``at_ms`` is checked: after a while, or once past its time limit."""
-    if timeout_s <= 0:
-        return at_ms + check_after_ms
-    return at_ms + min(check_after_ms, timeout_s * 1000 + deadline_grace_ms)
+def first_check_ms(at_ms: int, timeout_s: int, check_after_ms: int, deadline_grace_ms: int, *, is_foreign: bool) -> int:
+    """Return when a run accepted at ``at_ms`` is checked: after a while, or once past its time limit.
+
+    An xwheel executor is asked soon whether it has begun.
+    """
+    wait_ms = check_after_ms if is_foreign else min(check_after_ms, LOOK_MS)
+    return at_ms + (min(wait_ms, timeout_s * 1000 + deadline_grace_ms) if timeout_s > 0 else wait_ms)
 
 
 def outcome_of(item: CallbackItem) -> Outcome:
     """Return an outcome out of a journal as its callback would have brought it."""
     reason, message = reported(item.reason, item.message)
     return Outcome(
-        run_id=item.run_id, state=item.state, reason=reason, code=item.code, message=message, created_ms=item.created_ms
+        run_id=item.run_id,
+        state=item.state,
+        reason=reason,
+        code=item.code,
+        message=message,
+        created_ms=item.created_ms,
+        started_ms=item.started_ms,
+        took_ms=item.finished_ms - item.started_ms,
     )
 
 
 def read_mark(reason: str) -> tuple[str, int]:
     """Return what a mark says and since when; an empty word and 0 if there is none."""
     kind, _, since = reason.partition(":")
-    return (kind, int(since)) if kind in (IDLE, TOLD, KILLED) and since.isdecimal() else ("", 0)
+    return (kind, int(since)) if kind in (IDLE, TOLD, KILLED, WAITS) and since.isdecimal() else ("", 0)
 
 
 def _unknown_there(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:
@@ -207,11 +238,11 @@ def _next_check(now_ms: int, limit_ms: int, rules: CheckRules) -> int:
     return max(now_ms + 1, min(now_ms + rules.check_after_ms, limit_ms))
 
 
-def _deadline(row: OpenRun, *, kill: bool = False) -> Decision:
+def _deadline(row: OpenRun, *, kill: bool = False, started_ms: int | None = None, took_ms: int = 0) -> Decision:
     # a run that a person wanted to end gets no retry
     state = RunState.KILLED if row.kill_requested else RunState.TIMED_OUT
     text = f"executor {row.address} reported no end within the time limit of {row.timeout_s} s"
-    return _end(row, state, RunReason.DEADLINE, text, kill=kill)
+    return _end(row, state, RunReason.DEADLINE, text, kill=kill, started_ms=started_ms, took_ms=took_ms)
 
 
 def _no_report(row: OpenRun, why: str) -> Decision:
@@ -219,6 +250,23 @@ def _no_report(row: OpenRun, why: str) -> Decision:
     return _end(row, state, RunReason.NO_REPORT, f"executor {row.address} {why} and reported no end")
 
 
-def _end(row: OpenRun, state: RunState, reason: RunReason, message: str, *, kill: bool = False) -> Decision:
-    end = Outcome(run_id=row.id, state=state, reason=reason, message=message, created_ms=row.created_ms)
+def _end(
+    row: OpenRun,
+    state: RunState,
+    reason: RunReason,
+    message: str,
+    *,
+    kill: bool = False,
+    started_ms: int | None = None,
+    took_ms: int = 0,
+) -> Decision:
+    end = Outcome(
+        run_id=row.id,
+        state=state,
+        reason=reason,
+        message=message,
+        created_ms=row.created_ms,
+        started_ms=started_ms,
+        took_ms=took_ms,
+    )
     return Decision(row=row, outcome=end, kill=kill)

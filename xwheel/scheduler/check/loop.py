@@ -260,7 +260,7 @@ class CheckLoop:
                 rows = (decision.row for decision, _ in decided)
                 changes.note_accepted(conn, rows, waiting, now_ms)
             looks = [
-                (decision.row.id, decision.check_ms, decision.reason)
+                (decision.row.id, decision.check_ms, decision.reason, decision.started_ms or decision.row.started_ms)
                 for decision, question in sorted(decided, key=lambda pair: pair[0].row.id)
                 if locked.get(decision.row.id, (0, None, None))[1] == question.claimed_ms
             ]
@@ -295,9 +295,9 @@ class CheckLoop:
             for run_id, dispatched_ms, reason in open_runs.lock_same_job(conn, row.job_id, holder):
                 before = dispatched_ms is not None and dispatched_ms <= question.asked_ms
                 if before and not reason.startswith(KILLED):
-                    looks.append((run_id, now_ms + self.rules.idle_grace_ms, f"{KILLED}:{now_ms}"))
+                    looks.append((run_id, now_ms + self.rules.idle_grace_ms, f"{KILLED}:{now_ms}", None))
                 elif not before:
-                    looks.append((run_id, now_ms, reason))
+                    looks.append((run_id, now_ms, reason, None))
             open_runs.update_findings(conn, looks)
 
         self.db.transaction(work)

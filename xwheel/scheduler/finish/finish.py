@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from xwheel.clock import Clock
 from xwheel.model import FINAL_STATES, OPEN_STATES, TRANSITIONS, Job, Origin, Run, RunReason, RunState
 from xwheel.model.jobs import MAX_PARAM_BYTES
+from xwheel.model.reasons import WAITS
 from xwheel.plugin.observers import Changes
 from xwheel.scheduler.finish.acceptances import Acceptances
 from xwheel.scheduler.finish.child_runs import family_of, plan_children
@@ -238,7 +239,8 @@ class Finisher:
             message = message[: MESSAGE_LENGTH - 3] + "..."
         accepted_ms = self.acceptances.find(run.id) if run.accepted_ms is None else run.accepted_ms
         message = message.replace("\x00", "")
-        return (run.id, outcome.state, outcome.reason, outcome.code, message, accepted_ms, now_ms)
+        started_ms = _started(run, outcome, accepted_ms, now_ms)
+        return (run.id, outcome.state, outcome.reason, outcome.code, message, accepted_ms, started_ms, now_ms)
 
     def _retries(self, conn: Connection, closing: Sequence[tuple[Run, Outcome]], now_ms: int) -> list[Run]:
         candidates = [
@@ -296,6 +298,23 @@ class Finisher:
         planned = [run for run in locked.values() if run.state is RunState.PLANNED]
         runs.cancel_runs(conn, [run.id for run in planned], reason=RunReason.LATE_OUTCOME, now_ms=now_ms)
         changes.note_cancelled(conn, planned, "late_outcome", now_ms)
+
+
+def _started(run: Run, outcome: Outcome, accepted_ms: int | None, now_ms: int) -> int | None:
+    """Return when a run that ends now began, 0 if it never did, None if its executor has not told.
+
+    The executor's clock may be wrong: the run began after it was accepted, and took as long as is told.
+    """
+    if run.started_ms:
+        return run.started_ms
+    if outcome.started_ms is None:
+        return 0 if run.reason.startswith(WAITS) else run.started_ms
+    if outcome.started_ms == 0:
+        # some say nothing of a run that was running
+        is_told = outcome.state is not RunState.SUCCEEDED and outcome.reason is not RunReason.INTERRUPTED
+        return 0 if is_told else None
+    told_ms = min(outcome.started_ms, now_ms - max(0, outcome.took_ms))
+    return min(now_ms, max(told_ms, accepted_ms or run.dispatched_ms or 0))
 
 
 def _counts(outcome: Outcome, run: Run) -> bool:

@@ -86,6 +86,7 @@ def _next_attempt(run: Run, origin: Origin, retries_left: int, due_ms: int, now_
         instance=None,
         dispatched_ms=None,
         accepted_ms=None,
+        started_ms=None,
         finished_ms=None,
         check_ms=None,
         kill_requested=False,

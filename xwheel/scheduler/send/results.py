@@ -65,7 +65,7 @@ class ResultWriter:
     wakeups: Wakeups
     acceptances: Acceptances
     _: KW_ONLY
-    check_after_ms: int  # how long an executor that accepted a run is believed before it is asked
+    check_after_ms: int  # how long an executor that has a run is believed before it is asked again
     deadline_grace_ms: int  # how long after a time limit it has to report the end
     gather_ms: int  # from one write to the next, at least
     hold_ms: int  # how long an accepted run is waited for before its acceptance is written
@@ -252,7 +252,12 @@ class ResultWriter:
     def _accept(self, conn: Connection, taken: Sequence[_Taken], now_ms: int) -> None:
         after_ms, grace_ms = self.check_after_ms, self.deadline_grace_ms
         rows = {
-            shard.run.id: runs.AcceptedRow(at_ms, first_check_ms(at_ms, shard.job.timeout_s, after_ms, grace_ms))
+            shard.run.id: runs.AcceptedRow(
+                at_ms,
+                first_check_ms(
+                    at_ms, shard.job.timeout_s, after_ms, grace_ms, is_foreign=shard.executor.kind != "xwheel"
+                ),
+            )
             for shard, at_ms in taken
         }
         waiting = runs.update_accepted(conn, rows, now_ms)

@@ -259,6 +259,8 @@ def _run_columns() -> list[sa.Column[Any]]:
         sa.Column("skip_count", sa.Integer, nullable=False),
         # what its executor had registered with when it was sent; null as in its table
         sa.Column("secret_id", sa.BigInteger),
+        # when its handler began, as its executor told, 0 if it never did; null if it did not tell
+        sa.Column("started_ms", sa.BigInteger),
     ]
 
 

@@ -26,6 +26,8 @@ class WatchedRun(NamedTuple):
     shard_index: int
     dispatched_ms: int
     accepted_ms: int | None
+    started_ms: int | None
+    reason: str
 
 
 class WatchedJob(NamedTuple):

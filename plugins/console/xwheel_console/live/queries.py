@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, Table, bindparam, func, select
 from xwheel.model import RunState
+from xwheel.model.reasons import WAITS
 from xwheel.storage.database.rows import IN_LIMIT, in_parts
 from xwheel.storage.schema.tables import IS_SENT, RUN_TABLES, open_run, run_history
 from xwheel_reports.tables import hourly_report
@@ -25,10 +26,14 @@ class LiveRun(NamedTuple):
     state: RunState
     due_ms: int
     chain_id: int
+    waits: bool  # on its executor, which has not begun it
 
 
 # asked every second: to build them takes longer than to ask them of few rows
-_RUNS: Final = {table: select(*(table.c[name] for name in LiveRun._fields)) for table in RUN_TABLES}
+_RUNS: Final = {
+    table: select(*(table.c[name] for name in LiveRun._fields[:-1]), table.c.reason.like(f"{WAITS}%"))
+    for table in RUN_TABLES
+}
 _WAITING: Final = _RUNS[open_run].where(open_run.c.state == RunState.PLANNED).limit(bindparam("most"))
 _SENT: Final = _RUNS[open_run].where(IS_SENT).limit(bindparam("most"))
 _DUE: Final = run_history.c.due_ms
@@ -87,7 +92,7 @@ def _runs(conn: Connection, query: Select[Any], **values: int) -> list[LiveRun]:
 
 
 def _live_run(row: Any) -> LiveRun:
-    return LiveRun(row[0], row[1], row[2], _STATES[row[3]], row[4], row[5])
+    return LiveRun(row[0], row[1], row[2], _STATES[row[3]], row[4], row[5], bool(row[6]))
 
 
 _STATES: Final = {state.value: state for state in RunState}

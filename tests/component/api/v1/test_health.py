@@ -80,6 +80,7 @@ def test_a_token_is_told_how_the_node_fares_and_what_it_counted(api: Api) -> Non
             deadlocks=1, retries=2, broken_connections=3, clock_steps=4, connections_refused=5, connections_cut=6
         ),
         missing_plugins=["acme"],
+        executor_port=8091,
     )
     answer = api.call("GET", "health")
     assert answer.status_code == 200
@@ -89,6 +90,7 @@ def test_a_token_is_told_how_the_node_fares_and_what_it_counted(api: Api) -> Non
         "failing": ["claim", "leases"],
         "partitions": 21,
         "missing_plugins": ["acme"],
+        "executor_port": 8091,
         "counts": {
             "deadlocks": 1,
             "retries": 2,

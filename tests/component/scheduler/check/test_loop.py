@@ -44,9 +44,34 @@ def pass_time(node: HandNode, duration_ms: int, step_ms: int = 1000) -> None:
         check(node, step_ms)
 
 
-def test_a_run_is_asked_about_after_ten_minutes_and_then_again(node: HandNode) -> None:
+def test_a_run_that_waits_on_its_executor_is_shown_so_until_it_begins(node: HandNode) -> None:
+    _, (run_id,) = start(node)
+    waits = attach(node, states({run_id: "accepted"}))
+    pass_time(node, 4000)
+    assert waits.paths() == []
+    pass_time(node, 4000)
+    assert waits.paths() == ["/runState"]
+    row = load(node, run_id)
+    assert (row.state, row.reason.partition(":")[0], row.began_ms) == (RunState.RUNNING, "waits", None)
+    begun = attach(node, states({run_id: {"state": "started", "running_ms": 1500}}))
+    pass_time(node, 8000)
+    assert begun.paths() == ["/runState"]
+    row = load(node, run_id)
+    assert (row.reason, row.began_ms) == ("", row.started_ms)
+    assert row.started_ms is not None
+    assert row.accepted_ms is not None
+    assert row.accepted_ms + 2000 < row.started_ms < node.clock.now_ms()
+    node.finish([row])
+    ended = load(node, run_id)
+    assert (ended.state, ended.started_ms) == (RunState.SUCCEEDED, row.started_ms)
+
+
+def test_a_run_is_asked_about_soon_whether_it_has_begun_and_then_every_ten_minutes(node: HandNode) -> None:
     _, (run_id,) = start(node)
     network = attach(node, states({run_id: "started"}))
+    pass_time(node, 7000)
+    assert network.paths() == ["/runState"]
+    assert load(node, run_id).reason == ""
     pass_time(node, 590_000, 10_000)
     assert network.paths() == []
     pass_time(node, 20_000)
@@ -258,7 +283,7 @@ def test_a_new_boot_makes_its_runs_due_at_once(node: HandNode) -> None:
     interrupted = {"handleCode": 500, "xwheel": {"state": "failed", "reason": "interrupted", "job_id": job.id}}
     network = attach(node, states({run_id: {"state": "finished", "outcome": interrupted}}))
     check(node)
-    check(node, 5000)
+    check(node, 4000)
     assert network.calls == []
     beat(node, boot="boot-2")
     check(node, 1000)
@@ -361,7 +386,8 @@ def test_an_instance_that_restarted_on_another_port_is_asked_there_at_once(node:
     _, (run_id,) = start(node)
     network = attach(node, states({run_id: "started"}))
     check(node)
-    check(node, 5000)
+    check(node, 4000)
+    assert network.calls == []
     node.register("http://127.0.0.1:8000", instance="instance-1", boot="boot-2")
     check(node, 1000)
     assert [address for address, _, _ in network.calls] == ["http://127.0.0.1:8000"]

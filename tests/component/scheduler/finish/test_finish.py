@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
-from xwheel.model import Origin, RunState
+from xwheel.model import Origin, RunReason, RunState
 from xwheel.scheduler.finish.finish import MESSAGE_LENGTH, OutcomeStatus
 from xwheel.scheduler.records import Outcome
-from xwheel.storage import runs
+from xwheel.storage import open_runs, runs
 from xwheel.storage.database.engine import Connection
 
 
@@ -47,6 +48,86 @@ def test_a_callback_may_beat_the_reply(node: HandNode) -> None:
     node.answer()
     (row,) = node.runs()
     assert (row.state, row.accepted_ms) == (RunState.SUCCEEDED, at_ms)
+
+
+@pytest.mark.parametrize(
+    ("off_ms", "began_ms"),
+    [
+        (0, 2000),
+        # its clock is ahead: the run began as long before its end as it took
+        (10**6, 6000),
+        # its clock is behind: the run began after it was accepted
+        (-(10**6), 0),
+    ],
+)
+def test_a_run_began_when_its_executor_says_as_far_as_that_can_be(node: HandNode, off_ms: int, began_ms: int) -> None:
+    job = node.job(enabled=False)
+    run = node.scheduler.management.run_now.run(job.id)
+    node.run_for(300)
+    at_ms = node.clock.now_ms()
+    node.answer()
+    node.clock.advance(9000)
+    told_ms = at_ms + 2000 + off_ms
+    node.scheduler.finishing.finisher.finish(
+        [Outcome(run_id=run.id, state=RunState.SUCCEEDED, started_ms=told_ms, took_ms=3000)]
+    )
+    (row,) = node.runs()
+    assert (row.accepted_ms, row.started_ms, row.finished_ms) == (at_ms, at_ms + began_ms, at_ms + 9000)
+    assert row.began_ms == row.started_ms
+
+
+@pytest.mark.parametrize(
+    ("end", "never"),
+    [
+        ({"state": RunState.KILLED, "started_ms": 0}, True),
+        ({"state": RunState.FAILED, "reason": RunReason.NOT_STARTED, "started_ms": 0}, True),
+        # nothing is said of a run that was running
+        ({"state": RunState.FAILED, "reason": RunReason.INTERRUPTED, "started_ms": 0}, False),
+        ({"state": RunState.SUCCEEDED, "started_ms": 0}, False),
+    ],
+)
+def test_a_run_that_its_executor_ended_before_it_began_never_began(
+    node: HandNode, end: dict[str, Any], never: bool
+) -> None:
+    job = node.job(enabled=False)
+    run = node.scheduler.management.run_now.run(job.id)
+    node.run_for(300)
+    at_ms = node.clock.now_ms()
+    node.answer()
+    node.clock.advance(9000)
+    node.scheduler.finishing.finisher.finish([Outcome(run_id=run.id, **end)])
+    (row,) = node.runs()
+    assert row.began_ms == (None if never else at_ms)
+
+
+def test_a_run_that_waited_until_it_was_lost_never_began_unless_its_end_says_so(node: HandNode) -> None:
+    job = node.job(enabled=False)
+    run = node.scheduler.management.run_now.run(job.id)
+    node.run_for(300)
+    node.answer()
+    node.clock.advance(9000)
+    at_ms = node.clock.now_ms()
+    found = [(run.id, at_ms, f"waits:{at_ms}", None)]
+    node.db.transaction(lambda conn: open_runs.update_findings(conn, found))
+    finish = node.scheduler.finishing.finisher.finish
+    finish([Outcome(run_id=run.id, state=RunState.LOST, reason=RunReason.INSTANCE_GONE)])
+    assert [(row.state, row.began_ms) for row in node.runs()] == [(RunState.LOST, None)]
+    node.clock.advance(9000)
+    finish([Outcome(run_id=run.id, state=RunState.SUCCEEDED, started_ms=at_ms + 1000, took_ms=2000)])
+    assert [(row.state, row.began_ms) for row in node.runs()] == [(RunState.SUCCEEDED, at_ms + 1000)]
+
+
+@pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.KILLED])
+def test_a_run_of_an_executor_that_does_not_tell_began_when_it_was_accepted(node: HandNode, state: RunState) -> None:
+    job = node.job(enabled=False)
+    run = node.scheduler.management.run_now.run(job.id)
+    node.run_for(300)
+    at_ms = node.clock.now_ms()
+    node.answer()
+    node.clock.advance(9000)
+    node.scheduler.finishing.finisher.finish([Outcome(run_id=run.id, state=state)])
+    (row,) = node.runs()
+    assert (row.accepted_ms, row.started_ms, row.began_ms) == (at_ms, None, at_ms)
 
 
 def test_a_planned_run_takes_no_outcome(node: HandNode) -> None:

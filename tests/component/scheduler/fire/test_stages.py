@@ -239,6 +239,20 @@ def test_a_foreign_executor_that_answered_gets_runs_ahead_each_once_and_in_order
     assert [run.id for run in node.answer()] == sorted(ids)
 
 
+def test_a_run_for_named_executors_is_never_fenced_ahead(node: HandNode) -> None:
+    """One that is not sent in time after all would have to go elsewhere, where it may not go."""
+    home = "http://127.0.0.1:9009"
+    node.register(home, app_name="demo", kind="foreign", instance="", boot="")
+    job = node.job(enabled=False, route_strategy="LAST")
+    node.scheduler.management.run_now.run(job.id)
+    node.run_for(300)
+    node.answer()
+    ids = [node.scheduler.management.run_now.run(job.id, addresses=[home]).id for _ in range(120)]
+    node.run_for(300)
+    states = [run.state for run in node.runs(job.id) if run.id in ids]
+    assert states.count(RunState.DISPATCHING) == len(node.sent) == 50
+
+
 # routes
 
 

@@ -13,6 +13,7 @@ from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.model import DeliveryPolicy, Job, Run, RunState
+from xwheel.scheduler.check.decide import LOOK_MS
 from xwheel.scheduler.finish.acceptances import Acceptances
 from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.records import Outcome
@@ -300,7 +301,7 @@ def test_what_goes_on_is_running_after_a_moment(patient: HandNode) -> None:
     patient.write_answers()
     (row,) = patient.runs(job.id)
     assert (row.state, row.accepted_ms) == (RunState.RUNNING, at_ms)
-    assert row.check_ms == at_ms + patient.scheduler.sending.results.check_after_ms
+    assert row.check_ms == at_ms + LOOK_MS
     assert not patient.scheduler.sending.results.is_held(run.id)
 
 

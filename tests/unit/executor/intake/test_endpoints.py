@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import falcon.testing
 import pytest
 
 from xwheel.builtin.glue_bean import BeanGlue
-from xwheel.clock import SystemClock
+from xwheel.clock import ManualClock, SystemClock
 from xwheel.config.sections import ExecutorSection
 from xwheel.errors import NotYetError
 from xwheel.executor import job
 from xwheel.executor.handlers import HandlerRegistry
-from xwheel.executor.intake.endpoints import Endpoints, SharedSources
+from xwheel.executor.intake.endpoints import CallsApp, Endpoints, SharedSources
 from xwheel.executor.journal import Journal
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.running.worker import Workers
@@ -246,3 +247,21 @@ def test_readers_of_a_run_that_wrote_no_log_are_told_the_end_once_it_ended(place
         path.unlink()
     answer = place.call(contract.LOG, encode_log_request(LogRequest(run_id=1, created_ms=1, from_line=1)))
     assert read_log_data(answer.data).is_end
+
+
+@pytest.mark.parametrize(("length", "status"), [(100, 200), (101, 413)])
+def test_a_body_over_the_limit_is_not_read(length: int, status: int) -> None:
+    class Heard(Endpoints):
+        def __init__(self) -> None:
+            self.read: list[int] = []
+
+        def answer(
+            self, method: str, path: str, header: Callable[[str], str | None], read: Callable[[], bytes]
+        ) -> Response:
+            self.read.append(len(read()))
+            return Response(code=contract.OK)
+
+    heard = Heard()
+    client = falcon.testing.TestClient(CallsApp(heard, max_body_bytes=100, clock=ManualClock()))
+    assert client.simulate_post("/run", body=b"x" * length).status_code == status
+    assert heard.read == ([length] if status == 200 else [])

@@ -238,6 +238,14 @@ def test_what_a_message_takes_longer_makes_its_run_no_later() -> None:
     assert due_at(clock, SENT + 4000, 9_000 + 2 * MOST_MS) == 301 - MOST_MS
 
 
+def test_the_quickest_message_of_the_last_half_minute_counts_for_another_one() -> None:
+    clock = SchedulersClock()
+    assert due_at(clock, SENT, 5_000) == 301
+    assert due_at(clock, SENT + 20_000, 25_030) == 271
+    assert due_at(clock, SENT + 31_000, 36_030) == 271
+    assert due_at(clock, SENT + 62_000, 67_030) == 301
+
+
 def test_the_time_of_day_here_makes_no_difference() -> None:
     """Only our monotonic clock is asked, and what lies between it and the scheduler's."""
     for off_ms in (-10_000, 0, 10_000):

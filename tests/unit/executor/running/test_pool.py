@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 from xwheel.executor.running.pool import ThreadPool
 
 LIMIT_S = 20
@@ -42,6 +44,20 @@ def test_the_threads_of_a_burst_end_though_work_goes_on() -> None:
         time.sleep(0.005)
     assert 1 <= _threads(pool) <= BURST // 2
     pool.close()
+
+
+def test_what_found_no_thread_is_not_done_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool, done = ThreadPool("scarce"), []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError):
+            pool.submit(lambda: done.append("refused"), lambda: done.append("too"))
+    _run(pool)
+    pool.close()
+    assert done == []
 
 
 def test_no_task_is_lost_between_a_thread_that_leaves_and_one_that_comes() -> None:

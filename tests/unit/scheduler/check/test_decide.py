@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,6 +45,7 @@ def row(**changes: Any) -> OpenRun:
         "check_ms": NOW,
         "reason": "",
         "kill_requested": False,
+        "started_ms": None,
         "timeout_s": 0,
     }
     return OpenRun(**(values | changes))
@@ -88,8 +90,57 @@ def test_a_limit_counts_from_the_start_of_the_handler(state: ExecutionState, run
     decision = decide_state(row(timeout_s=60), answer(state, running_ms), NOW + 10**6, 5000, RULES)
     assert end(decision) == ((RunState.TIMED_OUT, "deadline") if ends else None)
     assert decision.kill == ends
-    if not ends:
+    if state is ExecutionState.STARTED and not ends:
         assert decision.check_ms == NOW + 10**6 + 90_000 - running_ms
+
+
+@pytest.mark.parametrize(
+    ("waited_ms", "again_ms"), [(0, 5000), (10_000, 5000), (10_002, 5001), (120_000, 60_000), (10**9, 60_000)]
+)
+def test_a_run_that_waits_on_its_executor_is_asked_about_the_more_seldom_the_longer_it_waits(
+    waited_ms: int, again_ms: int
+) -> None:
+    now_ms = NOW + waited_ms
+    for waiting in (row(), row(state=RunState.DISPATCHING, accepted_ms=None), row(timeout_s=1)):
+        decision = decide_state(waiting, answer(ExecutionState.ACCEPTED), now_ms, 1, RULES)
+        assert (decision.reason, decision.started_ms) == (f"waits:{now_ms}", None)
+        # one that begins now is past its limit and its grace after 31 s
+        assert decision.check_ms == now_ms + min(again_ms, 31_000 if waiting.timeout_s else again_ms)
+        assert (decision.outcome, decision.kill) == (None, False)
+        # an executor that says nothing leaves it as it is
+        marked = waiting._replace(reason=decision.reason, timeout_s=0)
+        assert decide_silent(marked, now_ms, 1, RULES).reason == decision.reason
+        assert decide_gone(marked, now_ms, now_ms, RULES).reason == decision.reason
+    quick = replace(RULES, check_after_ms=1000)
+    assert decide_state(row(), answer(ExecutionState.ACCEPTED), now_ms, 1, quick).check_ms == now_ms + 1000
+    doomed = decide_state(row(kill_requested=True), answer(ExecutionState.ACCEPTED), now_ms, 2000, RULES)
+    assert (doomed.check_ms, doomed.kill, doomed.reason) == (now_ms + 2000, True, f"waits:{now_ms}")
+
+
+def test_the_limit_of_a_run_whose_executor_says_nothing_counts_from_what_is_known_of_its_begin() -> None:
+    later_ms = NOW + 10**7
+    for known in (row(timeout_s=60, started_ms=later_ms), row(timeout_s=60, reason=f"waits:{later_ms}")):
+        assert end(decide_silent(known, later_ms + 119_999, 5000, RULES)) is None
+        assert end(decide_silent(known, later_ms + 120_000, 5000, RULES)) == (RunState.TIMED_OUT, "deadline")
+
+
+def test_a_run_that_is_closed_past_its_limit_keeps_when_it_began() -> None:
+    limited, now_ms = row(timeout_s=1, reason=f"waits:{NOW}"), NOW + 10**6
+    outcome = decide_state(limited, answer(ExecutionState.STARTED, 59_000), now_ms, 1, RULES).outcome
+    assert outcome is not None
+    assert (outcome.reason, outcome.started_ms, outcome.took_ms) == ("deadline", now_ms - 59_000, 59_000)
+
+
+def test_a_run_that_has_begun_says_since_when_and_waits_no_longer() -> None:
+    waiting = row(reason=f"waits:{NOW}")
+    decision = decide_state(waiting, answer(ExecutionState.STARTED, 3000), NOW + 10_000, 1, RULES)
+    assert (decision.reason, decision.started_ms) == ("", NOW + 7000)
+    assert decision.check_ms == NOW + 10_000 + RULES.check_after_ms
+    # not before it was accepted, whatever the executor's clock says, and once told it stays
+    early = decide_state(waiting, answer(ExecutionState.STARTED, 20_000), NOW + 10_000, 1, RULES)
+    assert early.started_ms == NOW
+    known = row(started_ms=NOW + 6990)
+    assert decide_state(known, answer(ExecutionState.STARTED, 3000), NOW + 10_000, 1, RULES).started_ms == NOW + 6990
 
 
 def test_an_outcome_must_be_of_this_run() -> None:
@@ -116,6 +167,7 @@ def test_a_run_to_kill_that_is_not_there_waits_for_bytes_on_their_way() -> None:
 def test_marks_are_read_with_their_time() -> None:
     assert read_mark("idle:5") == ("idle", 5)
     assert read_mark("killed:6") == ("killed", 6)
+    assert read_mark("waits:7") == ("waits", 7)
     for reason in ("", "idle", "idle:", "idle:x", "other:5"):
         assert read_mark(reason) == ("", 0)
     marked = row(reason=f"killed:{NOW}", instance="")
@@ -161,9 +213,13 @@ def test_an_error_keeps_the_mark_and_a_busy_job_takes_it_away() -> None:
 
 def test_the_first_look_is_after_ten_minutes_or_past_the_limit() -> None:
     times = {"check_after_ms": 600_000, "deadline_grace_ms": 30_000}
-    assert first_check_ms(NOW, 0, **times) == NOW + 600_000
-    assert first_check_ms(NOW, 60, **times) == NOW + 90_000
-    assert first_check_ms(NOW, 3600, **times) == NOW + 600_000
+    assert first_check_ms(NOW, 0, **times, is_foreign=True) == NOW + 600_000
+    assert first_check_ms(NOW, 60, **times, is_foreign=True) == NOW + 90_000
+    assert first_check_ms(NOW, 3600, **times, is_foreign=True) == NOW + 600_000
+    # an xwheel executor tells whether it has begun
+    assert {first_check_ms(NOW, limit_s, **times, is_foreign=False) for limit_s in (0, 60, 3600)} == {NOW + 5000}
+    quick = {"check_after_ms": 1000, "deadline_grace_ms": 0}
+    assert {first_check_ms(NOW, limit_s, **quick, is_foreign=False) for limit_s in (0, 1, 60)} == {NOW + 1000}
 
 
 def test_waits_double_up_to_a_limit_and_are_bounded() -> None:

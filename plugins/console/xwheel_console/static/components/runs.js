@@ -4,7 +4,7 @@ import {duration, has, t} from "../i18n.js";
 import {killRun, rerun} from "../actions.js";
 import {may} from "../store.js";
 import {Menu} from "./dialog.js";
-import {Badge, isOpen, runMs, toneOf} from "./ui.js";
+import {RunBadge, isOpen, runMs, toneOf, waitsThere} from "./ui.js";
 
 export const STATES = ["planned", "dispatching", "running", "succeeded", "failed", "timed_out", "lost", "refused", "killed", "skipped", "cancelled"];
 export const FAILED = "failed,timed_out,lost,refused";
@@ -12,9 +12,11 @@ export const ORIGINS = ["schedule", "api", "retry", "child", "recovery"];
 /** What is later than this is said to be late. */
 export const LATE_MS = 30_000;
 
+const waitsToBegin = (run) => run.state === "planned" || waitsThere(run);
+
 /** How much later than due a run began, or waits by now; null if it is in time or never began. */
 export function lateMs(run, nowMs) {
-  const began = run.accepted_ms ?? run.dispatched_ms ?? (run.state === "planned" ? nowMs : null);
+  const began = run.began_ms ?? (waitsToBegin(run) ? nowMs : run.dispatched_ms);
   return began !== null && began - run.due_ms > LATE_MS ? began - run.due_ms : null;
 }
 
@@ -29,10 +31,10 @@ export function whyOf(run) {
 /** State and reason of a run; how late it began, too. */
 export const Outcome = ({run, nowMs}) => {
   const why = whyOf(run), late = lateMs(run, nowMs);
-  return html`<${Badge} state=${run.state} />${run.kill_requested && isOpen(run) && html` <span class="faint">${t("runs.killing")}</span>`}
+  return html`<${RunBadge} run=${run} />${run.kill_requested && isOpen(run) && html` <span class="faint">${t("runs.killing")}</span>`}
     ${why && html`<span class="why" data-reason=${run.reason}>${why}</span>`}
     ${run.state === "skipped" && run.skip_count > 1 && html`<span class="why">${t("runs.skips", {count: run.skip_count})}</span>`}
-    ${late !== null && html`<span class="why" data-late>◷ ${t(run.state === "planned" ? "runs.isLate" : "runs.wasLate", {time: duration(late)})}</span>`}`;
+    ${late !== null && html`<span class="why" data-late>◷ ${t(waitsToBegin(run) ? "runs.isLate" : "runs.wasLate", {time: duration(late)})}</span>`}`;
 };
 
 /** How long a run took, as a bar next to the longest one shown. */

@@ -14,7 +14,7 @@ const MOST_IN_TABLE = 500;
 function bars(runs, by, nowMs) {
   const rows = [], found = [];
   for (const run of runs) {
-    const began = run.accepted_ms ?? run.dispatched_ms;
+    const began = run.began_ms ?? (run.accepted_ms === null ? run.dispatched_ms : null);
     if (began === null) continue;
     const name = by === "job" ? run.job_name : run.address ?? "–";
     let at = rows.indexOf(name);

@@ -5,7 +5,7 @@ import {now} from "../store.js";
 
 const STATES = {
   succeeded: ["✓", "good"], failed: ["✕", "bad"], timed_out: ["✕", "bad"], lost: ["⚡", "lost"], running: ["◐", "busy"], dispatching: ["◐", "busy"],
-  planned: ["◔", "calm"], skipped: ["⤼", "calm"], refused: ["⊘", "bad"], cancelled: ["⊗", "calm"], killed: ["⊗", "calm"],
+  planned: ["◔", "calm"], waits: ["◔", "calm"], skipped: ["⤼", "calm"], refused: ["⊘", "bad"], cancelled: ["⊗", "calm"], killed: ["⊗", "calm"],
   started: ["▶", "good"], stopped: ["■", "calm"], up: ["●", "good"], away: ["⚡", "bad"], ok: ["✓", "good"], warning: ["!", "busy"], error: ["✕", "bad"],
 };
 export const toneOf = (state) => STATES[state]?.[1] ?? "calm";
@@ -15,6 +15,10 @@ export const isOpen = (run) => OPEN_STATES.includes(run.state);
 /** A state as icon and word, never as a colour alone. */
 export const Badge = ({state, words}) => html`<span class="badge ${toneOf(state)}" data-state=${state}><span aria-hidden="true">${STATES[state]?.[0] ?? "·"}</span> ${words ?? t(`state.${state}`)}</span>`;
 
+/** Whether a run waits on its executor, which is no state of its own. */
+export const waitsThere = (run) => run.state === "running" && run.reason.startsWith("waits:");
+export const RunBadge = ({run}) => html`<${Badge} state=${waitsThere(run) ? "waits" : run.state} />`;
+
 /** An instant: absolute, and how long ago in the tooltip; or the other way round. */
 export function Time({ms, relative = false}) {
   if (ms === null || ms === undefined) return html`<span class="faint">–</span>`;
@@ -23,7 +27,7 @@ export function Time({ms, relative = false}) {
 }
 export const Duration = ({ms}) => html`<span class="number">${duration(ms)}</span>`;
 /** How long a run has taken, or takes by now. */
-export const runMs = (run) => (run.accepted_ms === null ? null : (run.finished_ms ?? (isOpen(run) ? now.value : null)) === null ? null : Math.max(0, (run.finished_ms ?? now.value) - run.accepted_ms));
+export const runMs = (run) => (run.began_ms === null ? null : (run.finished_ms ?? (isOpen(run) ? now.value : null)) === null ? null : Math.max(0, (run.finished_ms ?? now.value) - run.began_ms));
 
 /** Two bars: many fonts have no sign for a pause. */
 export const PauseMark = () => html`<svg class="glyph" viewBox="0 0 16 16" aria-hidden="true"><path d="M3 2h4v12H3zM9 2h4v12H9z" /></svg>`;

@@ -5,7 +5,7 @@ import {dateTime, duration, t} from "../i18n.js";
 import {useLoad} from "../store.js";
 import {Diff, FieldDiff} from "../components/diff.js";
 import {JobLink, partOf, whyOf} from "../components/runs.js";
-import {Badge, Panel, Time, runMs} from "../components/ui.js";
+import {Panel, RunBadge, Time, runMs} from "../components/ui.js";
 import {readLine} from "../components/logtext.js";
 
 const MOST_LINES = 2000;
@@ -26,12 +26,12 @@ async function logOf(run, abort) {
 
 const facts = (run) => [
   [t("runs.job"), run.job_name], [t("filter.group"), run.app_name], [t("filter.state"), t(`state.${run.state}`)], [t("runs.why"), whyOf(run)], [t("runs.due"), dateTime(run.due_ms)],
-  [t("runs.started"), dateTime(run.accepted_ms)], [t("runs.finished"), dateTime(run.finished_ms)], [t("runs.took"), duration(runMs(run))], [t("runs.address"), run.address],
+  [t("runs.started"), dateTime(run.began_ms)], [t("runs.finished"), dateTime(run.finished_ms)], [t("runs.took"), duration(runMs(run))], [t("runs.address"), run.address],
   [t("runs.trigger"), t(`origin.${run.origin}`)], [t("runs.part"), partOf(run)], [t("runs.code"), run.result_code], [t("runs.instance"), run.instance],
 ];
 
 function Head({run, words}) {
-  return html`<section class="card" data-side=${words}><h2><a href="#/runs/${run.id}">${t("runs.title", {id: String(run.id)})}</a></h2><p><${Badge} state=${run.state} /> <${JobLink} run=${run} /></p><p><${Time} ms=${run.due_ms} /> · ${duration(runMs(run))}</p></section>`;
+  return html`<section class="card" data-side=${words}><h2><a href="#/runs/${run.id}">${t("runs.title", {id: String(run.id)})}</a></h2><p><${RunBadge} run=${run} /> <${JobLink} run=${run} /></p><p><${Time} ms=${run.due_ms} /> · ${duration(runMs(run))}</p></section>`;
 }
 
 export default function Compare({one, other}) {

@@ -10,7 +10,7 @@ import {Act, Menu, note} from "../components/dialog.js";
 import {Log} from "../components/log.js";
 import {visible} from "../components/logtext.js";
 import {JobLink, Outcome, mayKill, mayRerun, partOf} from "../components/runs.js";
-import {Badge, Copy, Facts, Panel, Time, isOpen, runMs, toneOf} from "../components/ui.js";
+import {Copy, Facts, Panel, RunBadge, Time, isOpen, runMs, toneOf} from "../components/ui.js";
 import {added} from "../components/plugins.js";
 
 const OFTEN_MS = 5000;
@@ -39,7 +39,7 @@ function Related({run, items}) {
   const relation = (one) => (one.root_id === run.root_id ? partOf(one) || t("runs.sameFire") : one.chain_depth < run.chain_depth ? t("runs.before") : one.chain_depth > run.chain_depth ? t("runs.child") : t("runs.sameChain"));
   return html`<div>
     ${shards.length > 1 && html`<h3>${t("runs.shards")}</h3><ul class="shards">${shards.map((one) => html`<li><a class=${toneOf(one.state)} href="#/runs/${one.id}" aria-current=${one.id === run.id ? "true" : null} title=${t(`state.${one.state}`)}>${one.shard_index + 1}<span class="only-read"> ${t(`state.${one.state}`)}</span></a></li>`)}</ul>`}
-    ${others.length > 0 && html`<h3>${t("runs.related")}</h3><ul class="short-list" data-list="related">${others.map((one) => html`<li><a href="#/runs/${one.id}">#${one.id}</a> <span class="grow"><bdi>${one.job_name}</bdi> <span class="faint">${relation(one)}</span></span><${Badge} state=${one.state} /></li>`)}</ul>
+    ${others.length > 0 && html`<h3>${t("runs.related")}</h3><ul class="short-list" data-list="related">${others.map((one) => html`<li><a href="#/runs/${one.id}">#${one.id}</a> <span class="grow"><bdi>${one.job_name}</bdi> <span class="faint">${relation(one)}</span></span><${RunBadge} run=${one} /></li>`)}</ul>
       <p><a href=${link("/runs", {chain: run.chain_id})}>${t("runs.wholeChain")}</a></p>`}
   </div>`;
 }
@@ -52,7 +52,7 @@ function Details({run, related}) {
   [t("filter.group"), html`<bdi>${run.app_name}</bdi>`],
   [t("runs.due"), html`<${Time} ms=${run.due_ms} />`],
   [t("runs.planned"), run.planned_ms === run.due_ms ? null : html`<${Time} ms=${run.planned_ms} />`],
-  [t("runs.started"), run.accepted_ms === null ? null : html`<${Time} ms=${run.accepted_ms} />`],
+  [t("runs.started"), run.began_ms === null ? null : html`<${Time} ms=${run.began_ms} />`],
   [t("runs.finished"), run.finished_ms === null ? null : html`<${Time} ms=${run.finished_ms} />`],
   [t("runs.took"), runMs(run) === null ? null : duration(runMs(run))],
   [t("runs.address"), run.address && html`<a href=${link("/runs", {address: run.address})}>${run.address}</a>`],

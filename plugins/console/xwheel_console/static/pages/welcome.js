@@ -9,7 +9,7 @@ import {Field, Summary, useForm} from "../components/fields.js";
 import {Badge, Copy, Panel, isOpen} from "../components/ui.js";
 import {fieldLabel} from "./jobs/words.js";
 
-/** Where executors register unless the node's settings say otherwise. */
+/** Where executors register unless the node says otherwise. */
 const PORT = 8081;
 const POLL_MS = 1500;
 
@@ -47,15 +47,15 @@ function GroupForm({done}) {
   return html`<form onSubmit=${submit} class="inline-form"><${Field} of=${form} name="app_name" label=${t("welcome.app")} maxlength="64" required autocomplete="off" /><button type="submit">${t("welcome.makeGroup")}</button></form>`;
 }
 
-function Executor({group, executors}) {
-  const address = useSignal(`${location.protocol}//${location.hostname}:${PORT}`), secret = useSignal(null), kind = useSignal("python");
+function Executor({group, executors, port}) {
+  const address = useSignal(`${location.protocol}//${location.hostname}:${port}`), secret = useSignal(null), kind = useSignal("python");
   const make = async () => {
     const {value} = await act(() => post("secrets", {name: `first-steps-${Date.now().toString(36)}`, group_id: group.id}));
     if (value) secret.value = value.secret;
   };
   const code = (kind.value === "python" ? python : java)({app: group.app_name, address: address.value, secret: secret.value ?? t("welcome.secretHere")});
   return html`<p>${t("welcome.executorBody")}</p>
-    <div class="columns"><label>${t("welcome.address")}<input name="address" value=${address.value} onInput=${(event) => { address.value = event.target.value.trim(); }} /><small>${t("welcome.addressHint", {port: String(PORT)})}</small></label>
+    <div class="columns"><label>${t("welcome.address")}<input name="address" value=${address.value} onInput=${(event) => { address.value = event.target.value.trim(); }} /><small>${t("welcome.addressHint", {port: String(port)})}</small></label>
       <div><span class="label">${t("welcome.secret")}</span><p>${secret.value ? t("welcome.secretMade") : may("admin", group.id) ? html`<${Act} class="secondary" run=${make} data-action="secret">${t("welcome.makeSecret")}<//>` : t("welcome.secretAsk")}</p></div></div>
     <div class="tabs" role="toolbar" aria-label=${t("welcome.kind")}>${["python", "java"].map((one) => html`<button type="button" class="link" aria-pressed=${kind.value === one ? "true" : "false"} onClick=${() => { kind.value = one; }}>${t(`welcome.kind.${one}`)}</button>`)}</div>
     <pre data-code=${kind.value} tabindex="0" aria-label=${t("welcome.code")}><code>${code}</code></pre><p><${Copy} text=${code} /> <span class="faint">${t(`welcome.run.${kind.value}`)}</span></p>
@@ -86,6 +86,7 @@ function FirstRun({id}) {
 export function Steps({query}) {
   const groups = useLoad((abort) => getAll("groups", {}, 5000, {abort}), [], {when: (event) => event.kind === "group"});
   const all = groups.data ?? [], group = all.find((one) => String(one.id) === query.group) ?? all[0] ?? null;
+  const health = useLoad((abort) => get("health", {}, {abort}), []);
   const executors = useLoad((abort) => (group ? getAll(`groups/${group.id}/executors`, {}, 1000, {abort}) : []), [group?.id], {when: (event) => event.kind === "executor"});
   const job = useLoad((abort) => (query.job ? get(`jobs/${query.job}`, {}, {abort}) : null), [query.job]);
   const there = executors.data ?? [], runId = Number(query.run) || null;
@@ -100,7 +101,7 @@ export function Steps({query}) {
       ${all.length > 0 && html`<label class="group-choice">${t("filter.group")}<select name="group" onChange=${(event) => setQuery({group: event.target.value})}>${all.map((one) => html`<option value=${one.id} selected=${one.id === group.id}>${one.title || one.app_name}</option>`)}</select></label>`}
       ${may("admin", null) && !all.length && html`<${GroupForm} done=${(made) => { groups.reload(); setQuery({group: made.id}); }} />`}
       ${!all.length && !may("admin", null) && html`<p class="empty">${t("welcome.noGroup")}</p>`}
-      ${group && html`<${Executor} key=${group.id} group=${group} executors=${there} />`}<//><//>
+      ${group && html`<${Panel} of=${health}><${Executor} key=${group.id} group=${group} executors=${there} port=${health.data?.executor_port ?? PORT} /><//>`}<//><//>
     <${Step} number="2" title=${t("welcome.job")} isDone=${Boolean(chosen)}>${chosen ? html`<p><a href="#/jobs/${chosen.id}"><bdi>${chosen.name}</bdi></a></p>` : group && may("edit", group.id) ? html`<${FirstJob} key=${group.id} group=${group} />` : html`<p class="faint">${t(group ? "welcome.mayNot" : "welcome.later")}</p>`}<//>
     <${Step} number="3" title=${t("welcome.run")} isDone=${runId !== null}>${chosen && may("run", chosen.group_id) && html`<p><${Act} run=${start} data-action="first-run">${runId ? t("action.rerun") : t("action.run")}<//></p>`}
       ${!chosen && html`<p class="faint">${t("welcome.later")}</p>`}${runId && html`<${FirstRun} key=${runId} id=${runId} />`}<//>

@@ -18,8 +18,8 @@ export const Attempt = ({of}) => html`<${Mark} of=${of} words=${t(`alarm.attempt
 /** A reason of a run or of an alarm in words, and as it is where there are none. */
 export function reasonWords(code) {
   if (!code) return "";
-  const long = /^for (\d+) s$/.exec(code);
-  if (long) return t("alarm.longFor", {time: duration(Number(long[1]) * 1000)});
+  const long = /^for (\d+) s(, waiting on its executor)?$/.exec(code);
+  if (long) return t(long[2] ? "alarm.waitsFor" : "alarm.longFor", {time: duration(Number(long[1]) * 1000)});
   if (has(`alarm.kind.${code}`)) return t(`alarm.kind.${code}`);
   return has(`alarm.reason.${code}`) ? t(`alarm.reason.${code}`) : code;
 }

@@ -5,7 +5,7 @@ import {dateTime, duration, firstWeekday, language, number, t} from "../../i18n.
 import {go} from "../../router.js";
 import {useLoad} from "../../store.js";
 import {Chart, colour} from "../../components/chart.js";
-import {Badge, Duration, Facts, Panel, Time, isOpen, runMs} from "../../components/ui.js";
+import {Duration, Facts, Panel, RunBadge, Time, isOpen, runMs} from "../../components/ui.js";
 import {Fires, ScheduleWords} from "./schedule.js";
 import {fieldLabel, fieldValue, reasonWords} from "./words.js";
 
@@ -36,7 +36,7 @@ function Settings({job}) {
 function LastRuns({runs}) {
   if (!runs.length) return html`<p class="empty">${t("job.noRuns")}</p>`;
   return html`<div class="table-frame"><table class="list" data-list="last"><thead><tr>${["run", "state", "due", "took", "message"].map((key) => html`<th scope="col">${t(`job.col.${key}`)}</th>`)}</tr></thead>
-    <tbody>${runs.slice(0, 10).map((run) => html`<tr key=${run.id}><td data-label=${t("job.col.run")}><a href="#/runs/${run.id}">${run.id}</a></td><td data-label=${t("job.col.state")}><${Badge} state=${run.state} /></td>
+    <tbody>${runs.slice(0, 10).map((run) => html`<tr key=${run.id}><td data-label=${t("job.col.run")}><a href="#/runs/${run.id}">${run.id}</a></td><td data-label=${t("job.col.state")}><${RunBadge} run=${run} /></td>
       <td data-label=${t("job.col.due")}><${Time} ms=${run.due_ms} /></td><td data-label=${t("job.col.took")}><${Duration} ms=${runMs(run)} /></td><td class="clip" data-label=${t("job.col.message")}><span>${run.reason ? reasonWords(run.reason) : run.message}</span></td></tr>`)}</tbody></table></div>`;
 }
 

@@ -5,7 +5,7 @@ import {may} from "../../store.js";
 import {killRun, rerun} from "../../actions.js";
 import {Menu} from "../../components/dialog.js";
 import {Choice, Filters, Table, usePages} from "../../components/list.js";
-import {Badge, Duration, Time, isOpen, runMs} from "../../components/ui.js";
+import {Duration, RunBadge, Time, isOpen, runMs} from "../../components/ui.js";
 import {reasonWords} from "./words.js";
 
 const STATES = ["planned", "dispatching", "running", "succeeded", "failed", "timed_out", "lost", "killed", "cancelled", "refused", "skipped"];
@@ -15,7 +15,7 @@ export function RunsOfJob({job, query}) {
   const mayRun = may("run", job.group_id), {reload} = pages.load;
   const columns = [
     {key: "id", label: t("job.col.run"), className: "tight", csv: (run) => run.id, cell: (run) => html`<a href="#/runs/${run.id}">${run.id}</a>`},
-    {key: "state", label: t("job.col.state"), className: "tight", csv: (run) => t(`state.${run.state}`), cell: (run) => html`<${Badge} state=${run.state} />`},
+    {key: "state", label: t("job.col.state"), className: "tight", csv: (run) => t(`state.${run.state}`), cell: (run) => html`<${RunBadge} run=${run} />`},
     {key: "due", label: t("job.col.due"), className: "tight", csv: (run) => dateTime(run.due_ms), cell: (run) => html`<${Time} ms=${run.due_ms} />`},
     {key: "took", label: t("job.col.took"), className: "tight", csv: (run) => runMs(run), cell: (run) => html`<${Duration} ms=${runMs(run)} />`},
     {key: "origin", label: t("job.col.origin"), optional: "on", csv: (run) => run.origin, cell: (run) => t(`job.origin.${run.origin}`)},
