@@ -182,7 +182,7 @@ class Copy:
                 raise
         if process.returncode == NO_TESTS:
             raise StaleError(f"no tests in {' '.join(arguments)}")
-        # one that was ended in the middle of a test may say that all is well
+        # a process that ends in the middle of a test can have the status 0
         return Ran(failed=process.returncode != 0 or not _ENDED.search(output), output=output)
 
     def _compile(self, mistake: Mistake) -> None:

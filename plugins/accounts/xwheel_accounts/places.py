@@ -146,7 +146,7 @@ class PasswordPlaces:
         raise PasswordsBusyError(f"no password could be judged within {self._wait_s:g} s: ask again in a moment")
 
     def _make_room(self, mine: _Waiting) -> None:
-        """Refuse the caller whose address asked most lately. It may be this caller, or one that waits.
+        """Refuse the caller whose address asked most often. That can be this caller.
 
         If several addresses asked as often, the caller that came last is refused.
         """

@@ -128,7 +128,7 @@ def record_in_groups(site: PluginSite, conn: Any, deed: Deed, *owned: Owned) -> 
         site: The node.
         conn: The connection of the transaction that does it.
         deed: What is done.
-        owned: Whose the project is. Where that changes: whose it was, and whose it is.
+        owned: The owners of the project. If they change: the owners before, and the owners after.
     """
     groups: list[int | None] = list(dict.fromkeys(group_id for one in owned for group_id in one.groups))
     if not groups or any(one.everywhere for one in owned):

@@ -6,7 +6,7 @@ import {setQuery} from "../router.js";
 import {may, useLoad} from "../store.js";
 import {Act, act, note} from "../components/dialog.js";
 import {Field, Summary, useForm} from "../components/fields.js";
-import {Badge, Copy, Panel, isOpen} from "../components/ui.js";
+import {Badge, Copy, Panel, RunBadge, isOpen} from "../components/ui.js";
 import {fieldLabel} from "./jobs/words.js";
 
 /** Where executors register unless the node says otherwise. */
@@ -77,7 +77,7 @@ function FirstRun({id}) {
   const load = useLoad(async (abort) => ({run: await get(`runs/${id}`, {}, {abort}), log: await get(`runs/${id}/log`, {tail: 200}, {abort}).catch(() => null)}), [id], {when: (event) => event.kind === "run" && event.id === id, everyMs: 500});
   const of = load.data, isWaiting = !of || isOpen(of.run) || (of.log && !of.log.is_end);
   usePoll(load.reload, isWaiting);
-  return html`<${Panel} of=${load}>${of && html`<p><a href="#/runs/${id}">${t("welcome.runOf", {id})}</a> <${Badge} state=${of.run.state} /></p>
+  return html`<${Panel} of=${load}>${of && html`<p><a href="#/runs/${id}">${t("welcome.runOf", {id})}</a> <${RunBadge} run=${of.run} /></p>
     <pre class="first-log" data-log=${id} tabindex="0" aria-label=${t("action.log")}>${of.log?.content || t("welcome.noLog")}</pre>
     ${!isOpen(of.run) && (of.run.state === "succeeded" ? html`<p data-finished><strong>${t("welcome.finished")}</strong> <a href="#/jobs/${of.run.job_id}/edit">${t("welcome.giveSchedule")}</a> · <a href="#/jobs">${t("nav.jobs")}</a></p>` : html`<p class="field-error">${of.run.message || of.run.reason}</p>`)}`}<//>`;
 }
