@@ -136,7 +136,7 @@ MISTAKES ?= 10
 # killed nodes, sieges, random faults, pages. What computes runs next to what waits, the longest first
 gate: $(READY)
 	+$(SIDE_BY_SIDE) 3 homes $(NPM)
-	+$(SIDE_BY_SIDE) 4 long on-postgresql on-mariadb console-itself mutants wheel plugins $(PAGES) soak core docs stubs SAMPLE=$(MISTAKES)
+	+$(SIDE_BY_SIDE) 5 long on-postgresql on-mariadb console-itself mutants wheel plugins $(PAGES) soak core docs stubs SAMPLE=$(MISTAKES)
 	@$(STAGES) table
 
 long: $(READY)

@@ -9,8 +9,8 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -49,6 +49,7 @@ SETTLE_S: Final = 60
 LEAD_MS: Final = 2000
 REFRESH_S: Final = 0.5
 STOP_S: Final = 30
+RUNS: Final = 100
 OPEN: Final = "planned,dispatching,running"
 ENDLESS_S: Final = 10 * 365 * 86_400
 DOUBLED: Final = frozenset({FindingKind.DOUBLE, FindingKind.TWICE_PLANNED})
@@ -284,7 +285,7 @@ class _Demonstration:
                     if calls and self._clock.now_ms() > plan["start_ms"]:
                         self._call_by_hand(client, plan, *calls[-1])
                         calls.pop()
-                    self._refresh(client)
+                    self._refresh(client, plan["start_ms"])
                 except XwheelError as error:
                     logger.debug("the node does not answer: %s", error)
                 left_s = (plan["end_ms"] - self._clock.now_ms()) // 1000
@@ -307,11 +308,18 @@ class _Demonstration:
             known.append(run["id"])
         self._write_plan(plan)
 
-    def _refresh(self, client: RestClient) -> None:
-        shown = list(client.call("GET", "/api/v1/jobs", params={"limit": 30})["items"])
-        is_first = self._board.first_ms is None
-        self._board.update(shown, client.call("GET", "/api/v1/runs", params={"limit": 100})["items"])
-        if is_first and (line := self._board.first_fire()) is not None:
+    def _refresh(self, client: RestClient, start_ms: int) -> None:
+        jobs = client.call("GET", "/api/v1/jobs", params={"limit": 30})["items"]
+        runs = client.call("GET", "/api/v1/runs", params={"from_ms": start_ms, "limit": RUNS})["items"]
+        with self._first_fire():
+            self._board.update(jobs, runs, is_all=len(runs) < RUNS)
+
+    @contextmanager
+    def _first_fire(self) -> Iterator[None]:
+        """Print when the first fire was, once, if what is done inside tells it."""
+        was_known = self._board.first_ms is not None
+        yield
+        if not was_known and (line := self._board.first_fire()) is not None:
             self._console.print(line)
 
     def _settle(self, client: RestClient, children: tuple[Child, ...]) -> None:
@@ -332,6 +340,8 @@ class _Demonstration:
 
     def _tell(self, verdict: Verdict, expected: int | None, restarts: Mapping[str, int]) -> None:
         """Print the count; without an expected number it is the one of an interrupted demonstration."""
+        with self._first_fire():
+            self._board.end(verdict.lateness)
         found = [item.text for item in verdict.findings]
         if self._options.as_json:
             facts = {**verdict.facts(), "expected": expected, "restarts": dict(restarts), "mismatches": found}

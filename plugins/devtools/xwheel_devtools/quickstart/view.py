@@ -22,8 +22,8 @@ class Board:
         jobs: The jobs by id.
         last: The latest run of each job that was sent.
         upcoming: When the next run of each is due.
-        began_ms: When the demonstration began; what was sent before is of an earlier one.
-        first_ms: When the first run was sent; None before.
+        began_ms: When the demonstration began.
+        first_ms: When the first run was sent. None before, and while it is not known.
     """
 
     jobs: dict[int, Mapping[str, Any]] = field(default_factory=dict)
@@ -32,8 +32,14 @@ class Board:
     began_ms: int = 0
     first_ms: int | None = None
 
-    def update(self, jobs: Iterable[Mapping[str, Any]], runs: Iterable[Mapping[str, Any]]) -> None:
-        """Take a page of jobs and a page of runs."""
+    def update(self, jobs: Iterable[Mapping[str, Any]], runs: Iterable[Mapping[str, Any]], *, is_all: bool) -> None:
+        """Take a page of jobs and a page of runs.
+
+        Args:
+            jobs: The jobs.
+            runs: Runs of this demonstration.
+            is_all: Whether it has no others. If it has, the first one is not known to be among these.
+        """
         self.jobs.update((job["id"], job) for job in jobs)
         # what is planned already lies before the job's cursor, which is the next due time not yet planned
         self.upcoming = {job_id: job["next_fire_ms"] for job_id, job in self.jobs.items() if job["next_fire_ms"]}
@@ -43,10 +49,19 @@ class Board:
             known = self.last.get(run["job_id"])
             if run["dispatched_ms"] is None:
                 continue
-            if run["dispatched_ms"] >= self.began_ms:
+            if is_all:
                 self.first_ms = min(run["dispatched_ms"], self.first_ms or run["dispatched_ms"])
             if known is None or (run["due_ms"], run["id"]) >= (known["due_ms"], known["id"]):
                 self.last[run["job_id"]] = run
+
+    def end(self, lateness: Iterable[tuple[int, int]]) -> None:
+        """Learn the first fire from what was executed, if the node did not answer while it could be seen.
+
+        Args:
+            lateness: The due time of each fire, and how late it began.
+        """
+        if self.first_ms is None:
+            self.first_ms = min((due_ms + late_ms for due_ms, late_ms in lateness), default=None)
 
     def first_fire(self) -> str | None:
         """Return a line about the first fire, None before it."""
