@@ -68,7 +68,7 @@ ALONE = tests/test_core_alone.py $(shell grep -rLE --include='test_*.py' 'xwheel
 	tests/unit tests/component/cli tests/component/node tests/component/api/plugins \
 	tests/component/api/v1/test_plugins.py)
 
-.PHONY: run constraints judge midnight check test suite collect homes twin sizes generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
+.PHONY: run constraints judge peers midnight check test suite collect homes twin sizes generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
 	mutants bench clean
 
 # stages that run at once; the output of each is shown when it ends
@@ -136,7 +136,7 @@ MISTAKES ?= 10
 # killed nodes, sieges, random faults, pages. What computes runs next to what waits, the longest first
 gate: $(READY)
 	+$(SIDE_BY_SIDE) 3 homes $(NPM)
-	+$(SIDE_BY_SIDE) 5 long on-postgresql on-mariadb console-itself mutants wheel plugins $(PAGES) soak core docs stubs SAMPLE=$(MISTAKES)
+	+$(SIDE_BY_SIDE) 4 long on-postgresql on-mariadb console-itself mutants wheel plugins $(PAGES) soak core docs stubs SAMPLE=$(MISTAKES)
 	@$(STAGES) table
 
 long: $(READY)
@@ -229,6 +229,10 @@ WIDE := job_package glue_script cluster_zookeeper log_s3 log_sql
 NIGHT := not nightly
 test-%: $(VENV)/plugins/%/.ready
 	cd plugins/$* && $(TESTS) $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q $(if $(shell grep '^markers.*nightly' plugins/$*/pyproject.toml),-m '$(NIGHT)') $(if $(filter $*,$(WIDE)),-n $(SUITE_JOBS) --dist loadfile)
+
+# executors of other languages that tests start, which needs nothing of ours; what is not there the tests build themselves
+peers:
+	$(STAGE) $(PYTHON) -c 'from tests.interop import go_peers, java_peers; go_peers.GO.build(); java_peers.JAVA[-1].build()'
 
 # what the console's libraries were built from: a test builds them again and compares
 $(NPM): plugins/console/vendor/package-lock.json

@@ -258,6 +258,9 @@ def test_peers_of_the_version_before_see_a_refusal_in_not_yet() -> None:
     for extra in (1, True, {}, {"not_yet": 1}, {"not_yet": "true"}, ["not_yet"], None):
         body = json.dumps({**said, "xwheel": extra}).encode()
         assert not codec.decode_response(body).not_yet
+    for word in (1, "true", {}, [], None, False):
+        (answer,) = codec.read_batch_reply({"instance": "f00d", "runs": [{**item, "not_yet": word}]}).answers
+        assert answer == BatchAnswer(run_id=13, code=500, message="this node is in no cluster now")
 
 
 def test_states() -> None:

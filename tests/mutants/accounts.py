@@ -487,4 +487,18 @@ MISTAKES: Final = [
         why="Another change of a disabled account ends the tokens that were kept.",
         tests=(ACCOUNTS,),
     ),
+    Mistake(
+        file="xwheel/storage/access/executor_secrets.py",
+        old="    check_key(conn, keys)\n    stored = list_secrets(conn)",
+        new="    stored = list_secrets(conn)",
+        why="Another cluster's key becomes this one's, and no node starts any more.",
+        tests=("tests/component/storage/access/test_executor_secrets.py",),
+    ),
+    Mistake(
+        file="plugins/job_versions/xwheel_job_versions/resources.py",
+        old="            _check_known(conn, job_id)\n            found = storage.list_versions",
+        new="            found = storage.list_versions",
+        why="A job that is not there has an empty list of versions (N44).",
+        tests=("tests/product/job_versions/test_versions.py",),
+    ),
 ]

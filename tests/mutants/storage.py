@@ -340,4 +340,25 @@ MISTAKES: Final = [
         why="What is written stays in the log next to a SQLite file, and a copy of the file lacks it (U24).",
         tests=("tests/component/storage/database/test_engine.py",),
     ),
+    Mistake(
+        file="xwheel/plugin/tables.py",
+        old='if table == name or table.startswith(f"{name}_")',
+        new='if table.startswith(f"{name}_")',
+        why="A plugin cannot have a table of its own name.",
+        tests=("tests/component/storage/schema/test_plugin_tables.py",),
+    ),
+    Mistake(
+        file="xwheel/storage/plugin_rows.py",
+        old="_delete(conn, [item.of_jobs for",
+        new="_delete(conn, [item.of_groups for",
+        why="A deleted job takes along the rows of the group with its number (N44).",
+        tests=("tests/component/storage/schema/test_plugin_tables.py",),
+    ),
+    Mistake(
+        file="xwheel/storage/plugin_rows.py",
+        old="for part in chunks(sorted(ids), IN_LIMIT):",
+        new="for part in [sorted(ids)[:IN_LIMIT]]:",
+        why="Of many deleted jobs only the first take their plugins' rows along.",
+        tests=("tests/component/storage/schema/test_plugin_tables.py",),
+    ),
 ]

@@ -233,4 +233,32 @@ MISTAKES: Final = [
         why="What an executor says of the end of a run would be guessed from its code.",
         tests=("tests/contract/test_wire_golden.py::test_callbacks_are_read",),
     ),
+    Mistake(
+        file="xwheel/wire/codec.py",
+        old="not_yet=item.get(NOT_YET) is True,\n    )\n\n\ndef encode_states",
+        new="not_yet=bool(item.get(NOT_YET)),\n    )\n\n\ndef encode_states",
+        why="Whatever an executor says in place of 'not yet' would count as that.",
+        tests=("tests/contract/test_wire_golden.py",),
+    ),
+    Mistake(
+        file="xwheel/wire/http/networks.py",
+        old="        address = ipaddress.IPv6Address(int(address))  # with",
+        new="        address = address  # with",
+        why="A metadata service with a zone behind its address is called.",
+        tests=("tests/unit/wire/http",),
+    ),
+    Mistake(
+        file="xwheel/wire/http/rest.py",
+        old="if value is not None}",
+        new="if value}",
+        why="A command does not send a parameter that is 0.",
+        tests=("tests/unit/wire/http/test_rest.py",),
+    ),
+    Mistake(
+        file="xwheel/wire/http/rest.py",
+        old="    if status == HTTPStatus.CONFLICT:\n        return ConflictError(detail)\n",
+        new="",
+        why="A command takes a conflict for a call that went wrong.",
+        tests=("tests/unit/wire/http/test_rest.py",),
+    ),
 ]

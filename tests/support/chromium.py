@@ -6,7 +6,7 @@ import os
 import shutil
 from typing import Final
 
-PLACE: Final = shutil.which("chromium") or "/usr/bin/chromium"
+PLACE: Final = shutil.which("chromium-headless-shell") or shutil.which("chromium") or "/usr/bin/chromium"
 QUIET: Final = (
     "--disable-background-networking",
     "--disable-component-update",
@@ -20,6 +20,8 @@ QUIET: Final = (
     "--metrics-recording-only",
     "--disable-breakpad",
     "--disable-dev-shm-usage",
+    # no test is about a picture that moves, which costs a processor while it is shown
+    "--force-prefers-reduced-motion",
     # the one that really closes the door
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )

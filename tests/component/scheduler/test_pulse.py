@@ -8,6 +8,7 @@ from threading import Event
 import pytest
 from sqlalchemy import event, update
 
+from tests.support.asking import wait_for
 from tests.support.databases import twin_of
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_executor, make_run
@@ -122,9 +123,9 @@ def test_a_registry_that_could_not_be_read_is_read_again(
     registry.note_change()
     with monkeypatch.context() as away:
         away.setattr(registry, "look", broken)
-        with pytest.raises(RuntimeError):
-            registry.step(node.clock.now_ms())
-    following._on_failure()
+        following.start()
+        wait_for(lambda: following.failures > 0)
+        assert following.stop()
     read = counting(node.db, WHOLE)
     registry.step(node.clock.now_ms())
     assert read() == 1

@@ -150,7 +150,12 @@ def test_what_is_not_kept_is_not_found(api: Api, path: str) -> None:
     bare, _, query = path.partition("?")
     answer = api.call("GET", f"jobs/{job['id']}/{bare}", query_string=query)
     assert (answer.status_code, "does not exist" in answer.json["detail"]) == (404, True)
-    assert api.call("GET", f"jobs/99/{bare}").status_code == 404
+    missing = api.call("GET", f"jobs/99/{bare}", query_string=query)
+    assert (missing.status_code, missing.json["detail"]) == (404, "job 99 does not exist")
+
+
+def test_a_job_that_is_not_there_has_no_versions(api: Api) -> None:
+    assert api.call("GET", "jobs/99/versions").status_code == 404
 
 
 def test_a_deleted_job_still_says_who_deleted_it(api: Api) -> None:

@@ -41,7 +41,12 @@ def test_p11_of_what_is_too_long_at_once_only_the_short_ones_are_remembered() ->
     cache = JobCache()
     cache.remember([make_job(id=number, param="x" * (300 if number % 2 else 100)) for number in range(1, 9)])
     assert cache.jobs.keys() == {2, 4, 6, 8}
-    assert cache._chars == total(cache) == 400
+    # what was too long takes no room: as much as fits next to these four stays with them
+    cache.remember([make_job(id=9, param="y" * 600)])
+    assert cache.jobs.keys() == {2, 4, 6, 8, 9}
+    cache.remember([make_job(id=10, param="z")])
+    assert total(cache) <= 1000
+    assert 2 not in cache.jobs
 
 
 def test_the_older_half_goes_when_there_are_too_many() -> None:

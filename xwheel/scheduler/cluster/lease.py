@@ -218,7 +218,8 @@ class ClusterLease(Lease):
                 " know of some, and may start others again"
             )
             doubt_ms = before_ms - self._known_until_ms(before_ms)
-            logger.error(text, self._renewals, self.owner, known, doubt_ms // 1000 + 1)
+            # this renewal is one that the database knows, and that was not confirmed before
+            logger.error(text, self._renewals - 1, self.owner, known, doubt_ms // 1000 + 1)
             return True
         if has_moved:
             logger.info("the database is another server now, or was started: node %s takes new epochs", self.owner)

@@ -125,7 +125,10 @@ def refused_kind(address: Address, allowed: Sequence[Network] = (), *, private_t
 
     ``allowed`` networks may be called besides public addresses, and with ``private_too`` private ones. A metadata
     service must be named by itself, and of an address that stands for an IPv4 one, that one must be allowed as well.
+    The zone of an IPv6 address (``%eth0``) changes nothing.
     """
+    if isinstance(address, ipaddress.IPv6Address):
+        address = ipaddress.IPv6Address(int(address))  # with a zone it equals no address of a table
     reason = _kind(address, _NEVER)
     if reason is None and (inner := _embedded(address)) is not None:
         reason = refused_kind(inner, allowed, private_too=private_too)
@@ -301,7 +304,7 @@ class ExecutorNetworks:
     def refusal(self, ip: str) -> str | None:
         """Return why a connection to an address must not be made, or None if it may; for names, once resolved."""
         try:
-            kind = self._refused_kind(ipaddress.ip_address(ip.partition("%")[0]))
+            kind = self._refused_kind(ipaddress.ip_address(ip))
         except ValueError:
             return f"{ip[:64]!r} is no address"
         return None if kind is None else _refusal(ip, kind)

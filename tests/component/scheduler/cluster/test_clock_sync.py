@@ -99,7 +99,7 @@ def test_a_jump_stops_claims_and_sends_until_leases_are_renewed(db: Database, ju
     due = node.scheduler.management.run_now.run(node.job(name="by hand", enabled=False).id)
     node.adopt()
     node.clock.step_wall(jump_ms)
-    node.scheduler.core._on_clock_step(jump_ms)
+    node.scheduler.core.clock_sync.on_step(jump_ms)
     assert not node.scheduler.core.lease.may_act()
     assert node.scheduler.planning.claim.step(node.clock.now_ms()) > 0
     node.tick(1)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -286,12 +286,19 @@ def test_a_clock_that_jumps_keeps_no_dead_node_alive_and_kills_no_live_one(clust
     assert cluster.sizes()["b"] == 64
 
 
-def test_a_lapsed_node_acts_under_new_epochs_only(cluster: Cluster) -> None:
+def _away(_conn: Connection) -> list[leases.NodeRow]:
+    raise OSError("away")
+
+
+def test_a_lapsed_node_acts_under_new_epochs_only(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     node = cluster.join("a")
     before = dict(node.epochs)
     cluster.clock.advance(LEASE_MS)
     assert not node.may_act()
-    node._renew()
+    with monkeypatch.context() as away:
+        away.setattr(leases, "list_nodes", _away)  # what it reads after it renewed
+        with pytest.raises(OSError, match="away"):
+            node.step(cluster.clock.now_ms())
     assert not node.may_act()  # others see it live again; it has retaken nothing yet
     assert not node.epochs
     node.step(cluster.clock.now_ms())
@@ -474,8 +481,7 @@ def test_r18_a_node_of_this_machine_that_has_ended_is_taken_over_at_once(cluster
     assert len(cluster.nodes[names[1]].epochs) == 32  # it is silent, but its process lives
     killed = [cluster.nodes.pop(name) for name in names[:2]]
     for item in locks[:2]:
-        assert item._held is not None
-        os.close(item._held[1])  # as the end of the process does
+        item.leave()  # as the end of the process does
     node = cluster.join(names[2], locks[2])
     assert len(node.epochs) == PARTITIONS
     assert not any(other.epochs == node.epochs for other in killed)
@@ -492,7 +498,7 @@ def test_a_damaged_table_stops_the_node(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_nodes_that_come_and_go_never_overlap_and_end_with_fair_shares(cluster: Cluster, seed: int) -> None:
-    dice = random.Random(seed)
+    dice, draining = random.Random(seed), set[str]()
     for number in range(25):
         name = f"n{number}"
         choice = dice.random()
@@ -501,12 +507,14 @@ def test_nodes_that_come_and_go_never_overlap_and_end_with_fair_shares(cluster: 
         elif choice < 0.4:
             cluster.nodes.pop(dice.choice(sorted(cluster.nodes))).release()
         elif choice < 0.5:
-            cluster.nodes[dice.choice(sorted(cluster.nodes))].drain()
+            chosen = dice.choice(sorted(cluster.nodes))
+            cluster.nodes[chosen].drain()
+            draining.add(chosen)
         elif choice < 0.6:
             cluster.nodes.pop(dice.choice(sorted(cluster.nodes)))  # kill -9
         silent = [one for one in cluster.nodes if dice.random() < 0.2]
         cluster.run(dice.choice([300, 1000, 3000]), *silent)
-    for name in [name for name, node in cluster.nodes.items() if node._is_draining]:
+    for name in draining & cluster.nodes.keys():
         cluster.nodes.pop(name).release()
     if not cluster.nodes:
         cluster.join("last")
@@ -626,18 +634,22 @@ def test_commits_that_the_database_lost_are_told_and_cost_each_node_its_lease(
 ) -> None:
     """R27: its epochs and run ids may be others' now."""
     told: list[tuple[str, int]] = []
+    began_ms = cluster.clock.monotonic_ms()
     for item in cluster.pair():
         item.on_loss = lambda since_ms, owner=item.owner: told.append((owner, since_ms))  # type: ignore[misc]
     cluster.run(3 * RENEW_MS)
     before = {row.partition: row.epoch for row in cluster.rows()}
     _forget_renewals(cluster, 2)
-    last_ms = {name: item._renewed_ms for name, item in cluster.nodes.items()}
+    with cluster.db.read() as conn:
+        last_ms = {row.id: row.until_ms - LEASE_MS - NOW + began_ms for row in leases.list_nodes(conn)}
     cluster.run(2 * RENEW_MS)
     # what two renewals said is gone, and what was committed before and after each of them
     assert sorted(told) == [(name, last_ms[name] - 3 * RENEW_MS) for name in ("a", "b")]
     lines = [item.getMessage() for item in caplog.records if item.levelname == "ERROR"]
     assert len(lines) == 2
     assert all("the database lost commits" in line and "Runs of the last 10 s" in line for line in lines)
+    counted = [re.search(r"it knows (\d+) renewals of node . where (\d+) were", line) for line in lines]
+    assert [int(found[2]) - int(found[1]) for found in counted if found] == [2, 2]
     assert all(row.epoch > before[row.partition] for row in cluster.rows())
     assert cluster.sizes() == {"a": 32, "b": 32}
     assert all(item.may_act() for item in cluster.nodes.values())
@@ -650,7 +662,7 @@ def test_what_may_be_lost_is_counted_by_the_time_of_renewals_which_may_come_late
     for late in (1, 2, 3, 1):
         cluster.clock.advance(late * RENEW_MS)
         one.step(cluster.clock.now_ms())
-        sent.append(one._renewed_ms)
+        sent.append(cluster.clock.monotonic_ms())
     one.on_loss = told.append
     _forget_renewals(cluster, 2)
     cluster.clock.advance(RENEW_MS)
@@ -718,4 +730,4 @@ def test_a_row_that_another_server_does_not_have_is_a_loss(cluster: Cluster, cap
     cluster.server = "two"
     cluster.run(2 * RENEW_MS)
     assert one.may_act()
-    assert "it knows 1 renewals of node a where" in caplog.text
+    assert "it knows 0 renewals of node a where" in caplog.text

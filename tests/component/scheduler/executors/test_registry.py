@@ -201,7 +201,7 @@ def test_who_comes_or_goes_while_the_rows_are_read_stays_so(node: HandNode, monk
 
     was_read: list[bool] = []
 
-    def read_too_early(_: object) -> list[object]:
+    def read_too_early(*_: object) -> list[object]:
         node.register("http://127.0.0.1:9001", instance="instance-1")
         node.register("http://127.0.0.1:9004", instance="instance-1")
         registry.remove("demo", "http://127.0.0.1:9002")
@@ -210,7 +210,7 @@ def test_who_comes_or_goes_while_the_rows_are_read_stays_so(node: HandNode, monk
         return list(before)
 
     with monkeypatch.context() as patch:
-        patch.setattr(registry._reader, "read", read_too_early)
+        patch.setattr(executors.ExecutorReader, "read", read_too_early)
         registry.step(now_ms)
     assert was_read
     assert [item.address for item in registry.live(1, now_ms)] == here

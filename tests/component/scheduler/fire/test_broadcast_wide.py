@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from tests.support.node import HandNode
 from xwheel.model import RunState
 from xwheel.ring import FAST
-from xwheel.wire.http import HttpCall, MultiClient
+from xwheel.wire.http import HttpCall, HttpResult, MultiClient
 
 WIDE = 1500
 
@@ -56,15 +58,17 @@ def test_r16_a_broadcast_waits_while_not_a_single_place_is_free(sqlite_node: Han
 @pytest.mark.parametrize("wait_ms", [0, None])
 def test_r16_what_waits_too_long_for_its_turn_is_not_sent(wait_ms: int | None) -> None:
     """Or others might ask about it already."""
-    client = MultiClient(max_in_flight=0)
-    try:
-        client.submit(HttpCall(key=1, url="http://127.0.0.1:1", body=b"{}", wait_ms=wait_ms))
-        client._max_in_flight = 1
-        results = client.poll(0)
-        while not results:
-            results = client.poll(50)
-        (result,) = results
-        assert not result.sent
-        assert ("waited for its turn" in result.error) is (wait_ms == 0)
-    finally:
-        client.close()
+    client = MultiClient(max_in_flight=1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        client.submit(HttpCall(key="before", url=url, body=b"{}", timeout_ms=50))
+        client.submit(HttpCall(key="waits", url="http://127.0.0.1:1", body=b"{}", wait_ms=wait_ms))
+        try:
+            results: dict[object, HttpResult] = {}
+            while len(results) < 2:
+                results |= {item.key: item for item in client.poll(50)}
+        finally:
+            client.close()
+    assert results["before"].sent
+    assert not results["waits"].sent
+    assert ("waited for its turn" in results["waits"].error) is (wait_ms == 0)

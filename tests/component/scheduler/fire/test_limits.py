@@ -9,11 +9,13 @@ from sqlalchemy import event
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_executor, make_job, make_run
+from xwheel.clock import ManualClock
 from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunState
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.fire.limits import decide
 from xwheel.scheduler.records import Batch, Deferred, Fate, Line, Routed
 from xwheel.storage import executors, open_runs
+from xwheel.storage.database.engine import Database
 from xwheel.storage.open_runs import SentRun
 
 SERIAL = {"block_scope": BlockScope.CLUSTER, "block_strategy": "SERIAL_EXECUTION"}
@@ -279,9 +281,9 @@ def test_a_restart_forgets_no_parked_run_and_takes_none_for_a_misfire(node: Hand
     assert sent == parked
 
 
-def test_a_run_that_finds_no_place_is_not_overtaken_by_another_of_its_job(node: HandNode) -> None:
-    node.scheduler.sending.pool._limits = dict.fromkeys(node.scheduler.sending.pool._limits, 4)
-    node.scheduler.core.registry.remove("demo", "http://127.0.0.1:9001")
+def test_a_run_that_finds_no_place_is_not_overtaken_by_another_of_its_job(db: Database) -> None:
+    node = HandNode(db, ManualClock(NOW), trigger={"fast_pool": 4, "slow_pool": 4})
+    node.group()
     node.register("http://127.0.0.1:9003", kind="foreign", instance="", boot="")
     limit(node, 10)
     job = node.job(enabled=False)

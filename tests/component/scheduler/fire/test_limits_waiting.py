@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import event
 
+from tests.support.databases import twin_of
 from tests.support.node import HandNode
-from tests.support.rows import NOW, make_run
+from tests.support.rows import NOW, make_executor, make_run
 from xwheel.clock import ManualClock
 from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
-from xwheel.storage import runs
+from xwheel.storage import executors, runs
 from xwheel.storage.database.engine import Database
 
 HOME = "http://127.0.0.1:9001"
@@ -80,10 +81,12 @@ def test_an_arrival_at_another_node_is_seen_with_the_registry(empty_node: HandNo
     job = empty_node.job(enabled=False, wait_for_executor_s=60)
     run_now(empty_node, job)
     registry = empty_node.scheduler.core.registry
-    empty_node.register(HOME)
-    registry._rows.clear()  # as if another process had written the row
-    registry._seen_live = {}
-    empty_node.scheduler.core.deferred._arrived.clear()
+    twin = twin_of(empty_node.db)
+    there = make_executor(HOME, seen_ms=empty_node.clock.now_ms())
+    twin.transaction(lambda conn: executors.save_executor(conn, there))
+    twin.close()
+    empty_node.tick(1)
+    assert empty_node.sent == []
     registry.step(empty_node.clock.now_ms())
     empty_node.tick(1)
     assert len(empty_node.answer()) == 1

@@ -14,9 +14,15 @@ from xwheel.storage.database.engine import Database
 
 
 @pytest.fixture
-def crowd(sqlite_db: Database) -> tuple[HandNode, Job]:
-    """A node with one running run of a serial job and room for few more in memory."""
-    node = HandNode(sqlite_db, ManualClock(NOW), trigger={"waiting_limit": 2000})
+def waiting_limit() -> int:
+    """Room for few runs in memory."""
+    return 2000
+
+
+@pytest.fixture
+def crowd(sqlite_db: Database, waiting_limit: int) -> tuple[HandNode, Job]:
+    """A node with one running run of a serial job and room for so many more in memory."""
+    node = HandNode(sqlite_db, ManualClock(NOW), trigger={"waiting_limit": waiting_limit})
     node.group()
     node.register("http://127.0.0.1:9001")
     job = node.job(enabled=False, block_scope=BlockScope.CLUSTER, block_strategy="SERIAL_EXECUTION", param="x")
@@ -49,9 +55,9 @@ def insert(node: HandNode, job: Job, count: int, *, epoch: int = 0) -> list[int]
     return made
 
 
+@pytest.mark.parametrize("waiting_limit", [20_000])
 def test_ten_thousand_parked_runs_cost_a_few_statements_a_second(crowd: tuple[HandNode, Job]) -> None:
     node, job = crowd
-    node.scheduler.core.deferred._limit = 20_000
     started = node.answer()
     asked = insert(node, job, 10_000)
     node.scheduler.core.lease.step(node.clock.now_ms())

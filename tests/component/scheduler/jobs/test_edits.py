@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
 from tests.support.databases import twin_of
@@ -12,7 +9,6 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.errors import ConflictError, FieldError, NotFoundError, ScheduleError
 from xwheel.model import Job, Origin, RunState
-from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.records import Fate
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
@@ -319,18 +315,19 @@ def test_n29_an_edit_while_an_end_is_being_written_sets_the_next_fire_by_the_new
     job = node.job(schedule_type="FIX_DELAY", schedule_conf="3")
     node.run_for(3000)
     (first,) = node.answer()
-    asks, asked = Finisher._ask, []
+    timetable = node.scheduler.core.timetable
+    real, asked = timetable.next_fire, list[str]()
 
-    def ask_and_edit(finisher: Finisher, awaiting: Sequence[Job], now_ms: int) -> dict[int, Any]:
-        found = asks(finisher, awaiting, now_ms)
-        if not asked:
+    def ask_and_edit(item: Job, after_ms: int) -> int | None:
+        found = real(item, after_ms)
+        asked.append(item.schedule_conf)
+        if len(asked) == 1:
             node.scheduler.management.jobs.edit(job.id, {"schedule_conf": "5"})
-        asked.extend(item.schedule_conf for item in awaiting)
         return found
 
-    monkeypatch.setattr(Finisher, "_ask", ask_and_edit)
+    monkeypatch.setattr(timetable, "next_fire", ask_and_edit)
     node.finish([first])
-    assert asked == ["3", "5"]
+    assert (asked[0], asked[-1]) == ("3", "5")
     assert node.load(job.id).next_fire_ms == node.clock.now_ms() + 5000
 
 

@@ -55,7 +55,7 @@ def set_clock(node: HandNode, by_ms: int) -> None:
 def jump(node: HandNode, by_ms: int) -> None:
     """Let the database's clock jump, and the node take notice of it."""
     node.clock.step_wall(by_ms)
-    node.scheduler.core._on_clock_step(by_ms)
+    node.scheduler.core.clock_sync.on_step(by_ms)
     node.scheduler.core.clock_sync.steps += 1
     node.keep_lease()
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW, job_values
-from xwheel.model import MisfirePolicy, RunState
+from xwheel.model import Job, MisfirePolicy, RunState
 from xwheel.scheduler.plan.claim import TARGET_MS
 from xwheel.storage import jobs
 from xwheel.storage.database.engine import Connection, Database
@@ -98,16 +98,22 @@ def test_r11_stopped_jobs_with_a_next_fire_hold_up_nobody_and_are_repaired(node:
         assert jobs.find_due_jobs(conn, range(64), NOW, 1000) == ([], False)
 
 
-def test_r11_a_job_that_is_started_while_its_bad_row_is_repaired_keeps_its_next_fire(node: HandNode) -> None:
+def test_r11_a_job_that_is_started_while_its_bad_row_is_repaired_keeps_its_next_fire(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (bad,) = make_jobs(node.db, 1, enabled=False, next_fire_ms=NOW - 1, schedule_conf="60")
-    real = node.scheduler.planning.claim._plan
+    real, started = jobs.get_jobs, list[int]()
 
-    def plan(*args: Any) -> Any:
-        node.scheduler.management.jobs.start(bad)
-        return real(*args)
+    def get_jobs(conn: Connection, ids: Collection[int], **options: Any) -> Mapping[int, Job]:
+        found = real(conn, ids, **options)
+        if not started:
+            started.append(bad)
+            node.scheduler.management.jobs.start(bad)
+        return found
 
-    node.scheduler.planning.claim._plan = plan  # type: ignore[method-assign]
+    monkeypatch.setattr(jobs, "get_jobs", get_jobs)
     node.scheduler.planning.claim.step(NOW)
+    assert started
     job = node.load(bad)
     assert job.enabled
     assert job.next_fire_ms is not None

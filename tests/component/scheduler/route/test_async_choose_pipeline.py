@@ -9,7 +9,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.clock import ManualClock
 from xwheel.model import Job, RunState
-from xwheel.scheduler.records import Fate
+from xwheel.scheduler.records import Fate, Queued
 from xwheel.storage.database.engine import Database
 
 
@@ -24,8 +24,15 @@ def asking_node(db: Database, *routers: Any, says: dict[str, bool | None]) -> Ha
 
 def come_back(node: HandNode, count: int = 1) -> None:
     """Let executors answer until this many runs are back, and fire them."""
-    inbox, probes = node.scheduler.planning.tick.inbox._runs, node.scheduler.routing.probes
-    wait_for(lambda: probes.step(node.clock.now_ms()) == 0 and sum(map(len, inbox)) >= count)
+    inbox, probes, back = node.scheduler.planning.tick.inbox, node.scheduler.routing.probes, list[Queued]()
+
+    def are_back() -> bool:
+        probes.step(node.clock.now_ms())
+        back.extend(inbox.take())
+        return len(back) >= count
+
+    wait_for(are_back)
+    inbox.put(back)
     node.tick(20)
 
 
@@ -45,7 +52,7 @@ def test_a_run_goes_to_the_one_that_lives_and_others_do_not_wait(sqlite_db: Data
     assert {shard.run.job_id for parcel in node.sent for shard in parcel.shards} == {plain.id}
     (asked,) = node.runs(job.id)
     assert asked.state is RunState.PLANNED
-    assert node.scheduler.planning.adopt._is_held(asked.id)
+    assert node.scheduler.routing.async_chooser.is_held(asked.id)
     come_back(node)
     node.answer()
     (run,) = node.runs(job.id)

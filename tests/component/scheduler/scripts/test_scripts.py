@@ -42,9 +42,15 @@ class ScriptGlue:
 
 
 @pytest.fixture
-def node(db: Database, monkeypatch: pytest.MonkeyPatch) -> HandNode:
+def glue() -> ScriptGlue:
+    """The glue type that the node has."""
+    return ScriptGlue()
+
+
+@pytest.fixture
+def node(db: Database, monkeypatch: pytest.MonkeyPatch, glue: ScriptGlue) -> HandNode:
     known = support.plugins()
-    types = {"BEAN": known.glue_types["BEAN"], "SCRIPT": ScriptGlue()}
+    types = {"BEAN": known.glue_types["BEAN"], "SCRIPT": glue}
     mine = Plugins(
         schedule_types=known.schedule_types, routers=known.routers, glue_types=Registry[Any]("glue type", types, {})
     )
@@ -116,13 +122,14 @@ def test_r5_no_transaction_is_open_while_a_glue_type_is_asked(node: HandNode, mo
 class _Compares(ScriptGlue):
     """A glue type that reads the database; it takes sources while they are in ``allowed``."""
 
-    def __init__(self, node: HandNode) -> None:
-        self.node = node
+    db: Database
+
+    def __init__(self) -> None:
         self.allowed = {"one", "two"}
         self.asked: list[tuple[str, int]] = []
 
     def check_saved_source(self, saved: SavedSource) -> None:
-        assert self.node.db.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+        assert self.db.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
         with saved.database.read() as conn:
             conn.execute(text("SELECT 1"))
         self.asked.append((saved.source, saved.group_id))
@@ -130,12 +137,12 @@ class _Compares(ScriptGlue):
             raise ExecutorError("sha256: is another one")
 
 
+@pytest.mark.parametrize("glue", [_Compares()])
 def test_s12_a_glue_type_compares_sources_outside_of_transactions_whichever_way_they_come(
-    node: HandNode, monkeypatch: pytest.MonkeyPatch
+    node: HandNode, glue: _Compares
 ) -> None:
     scripts, manager = node.scheduler.core.scripts, node.scheduler.management.jobs
-    glue = _Compares(node)
-    monkeypatch.setitem(scripts._saved_checks, "SCRIPT", glue)
+    glue.db = node.db
     other = node.group("others")
     job = script(node)
     first = manager.edit(job.id, {"description": "x"}).revision
@@ -253,7 +260,7 @@ def test_a_run_of_a_deleted_job_keeps_its_source_until_the_tombstone_goes(node: 
     assert node.scheduler.core.sources.find([job]).sources[job.id].source == "one"
     removed = node.db.transaction(lambda conn: retention.delete_tombstones(conn, [job.id]))
     assert removed == 1
-    node.scheduler.core.sources._known.clear()
+    node.scheduler.core.sources.forget()
     assert node.scheduler.core.sources.find([job]).sources == {}
 
 
@@ -263,10 +270,15 @@ def test_a_copy_in_memory_is_bounded(node: HandNode, monkeypatch: pytest.MonkeyP
     found = node.scheduler.core.sources.find(made)
     assert (len(found.sources), len(found.left_out)) == (2, 2)
     assert found.sources.keys() | found.left_out == {job.id for job in made}
-    again = node.scheduler.core.sources.find([job for job in made if job.id in found.left_out])
+    later = [job for job in made if job.id in found.left_out]
+    again = node.scheduler.core.sources.find(later)
     assert (again.sources.keys(), again.left_out) == (found.left_out, set())
-    assert len(node.scheduler.core.sources._known) == 2
-    assert node.scheduler.core.sources._chars == 20
+    seen: list[str] = []
+    event.listen(node.db.engine, "before_cursor_execute", lambda _c, _k, statement, *_: seen.append(statement))
+    assert node.scheduler.core.sources.find(later).sources == again.sources
+    assert seen == []  # these two are remembered, the ones before are not
+    node.scheduler.core.sources.find([job for job in made if job.id in found.sources])
+    assert seen
 
 
 def test_p11_sources_that_are_too_much_at_once_go_one_after_the_other(
@@ -301,8 +313,7 @@ def test_p11_sources_asked_again_are_bounded_too(node: HandNode, monkeypatch: py
         node.scheduler.management.jobs.stop(job.id)
     node.in_lane.clear()
     monkeypatch.setattr("xwheel.scheduler.sources.CACHED_CHARS", 25)
-    node.scheduler.core.sources._known.clear()
-    node.scheduler.core.sources._chars = 0
+    node.scheduler.core.sources.forget()
     again: list[TriggerRequest] = []
     for _ in range(8):
         node.run_for(10_000, step_ms=500)

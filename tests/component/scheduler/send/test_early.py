@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
-from xwheel.api.xxl.executor_calls import _outcome
+from xwheel.api.xxl.executor_calls import outcome_of
 from xwheel.clock import ManualClock
 from xwheel.errors import HiddenError, RevisionError, StorageError
 from xwheel.model import BlockScope, BlockStrategy, Job, Reporter, Run, RunState
@@ -18,11 +17,12 @@ from xwheel.model.access import UNKNOWN_ACTOR, acting
 from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.jobs.versions import JobHistory
 from xwheel.scheduler.records import Fate, Outcome
+from xwheel.scheduler.send import recall
 from xwheel.scheduler.send.lane import encode_parcel
 from xwheel.storage import jobs
-from xwheel.storage.open_runs import Holder
-from xwheel.wire.codec import EARLY_GENERATION, decode_batch
-from xwheel.wire.messages import CallbackItem
+from xwheel.wire.codec import EARLY_GENERATION, decode_batch, decode_states, recalled_payload
+from xwheel.wire.contract import OK
+from xwheel.wire.messages import CallbackItem, Response
 
 DUE = NOW + 2000
 HOME = "http://127.0.0.1:9001"
@@ -37,11 +37,12 @@ class Asked:
         self.takes_ms = 0
         self.clock: ManualClock | None = None
 
-    def give_back(self, _holder: Holder, held: Sequence[Run]) -> set[int]:
-        self.runs += [run.id for run in held]
+    def answer(self, _url: str, body: bytes, **_: object) -> Response:
+        ids = [key.run_id for key in decode_states(body)[1]]
+        self.runs += ids
         if self.clock is not None:
             self.clock.advance(self.takes_ms)
-        return {run.id for run in held} if self.is_willing else set()
+        return Response(code=OK, data=recalled_payload(ids if self.is_willing else []))
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def early(node: HandNode) -> HandNode:
 @pytest.fixture
 def asked(early: HandNode, monkeypatch: pytest.MonkeyPatch) -> Asked:
     asked = Asked()
-    monkeypatch.setattr(early.scheduler.management.jobs.early, "_ask", asked.give_back)
+    monkeypatch.setattr(recall, "post", asked.answer)
     return asked
 
 
@@ -121,7 +122,7 @@ def reported(run: Run, **changes: Any) -> Outcome:
         message="given back",
         instance=run.instance or "",
     )
-    return _outcome(replace(item, **changes), Reporter(None))
+    return outcome_of(replace(item, **changes), Reporter(None))
 
 
 def test_what_was_sent_when_it_was_due_cannot_be_given_back(early: HandNode) -> None:

@@ -221,9 +221,9 @@ def test_r17_answers_that_wait_to_be_written_are_held(db: Database, monkeypatch:
     answers = node.scheduler.sending.results
     node.reply(body=encode_response(Response(code=200)))
     held: list[bool] = []
-    write = answers._write_taken
+    write = node.db.transaction
 
-    def slow(now_ms: int) -> None:
+    def slow(work: Any) -> Any:
         """Ten seconds, in which the second answer comes and sends without an answer are looked for."""
         if not held:
             node.reply(body=encode_response(Response(code=500, message="busy")))
@@ -231,9 +231,9 @@ def test_r17_answers_that_wait_to_be_written_are_held(db: Database, monkeypatch:
             node.clock.advance(9000)
             node.scheduler.core.lease.step(node.clock.now_ms())
             node.scheduler.planning.adopt.reconcile(node.clock.now_ms())
-        write(now_ms)
+        return write(work)
 
-    monkeypatch.setattr(answers, "_write_taken", slow)
+    monkeypatch.setattr(node.db, "transaction", slow)
     node.write_answers()
     assert held == [True, True]
     assert [str(run.state) for run in node.runs(job.id)] == ["running", "refused"]

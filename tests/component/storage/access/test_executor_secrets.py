@@ -32,6 +32,10 @@ def test_a_key_of_another_cluster_and_a_missing_one_are_refused(db: Database) ->
         executor_secrets.bind_key(db, KeyRing([make_key()]))
     with pytest.raises(ConfigError, match="security.key_file is not set"):
         executor_secrets.bind_key(db, KeyRing())
+    # nor does it become the cluster's, though there is no secret that it cannot open
+    with pytest.raises(ConfigError, match="security.key_file holds another key"):
+        db.transaction(lambda conn: executor_secrets.seal_all(conn, KeyRing([make_key()])))
+    executor_secrets.bind_key(db, ours)
 
 
 def test_a_key_is_replaced_with_the_old_one_below_it(db: Database, group_id: int) -> None:

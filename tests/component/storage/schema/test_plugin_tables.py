@@ -215,15 +215,40 @@ def test_a_table_that_was_xwheels_once_is_taken_over_with_what_is_in_it(db: Data
         conn.execute(text(f"ALTER TABLE toys_kept RENAME TO {name}"))
 
 
-@pytest.mark.parametrize("delete", [plugin_rows.delete_of_jobs, plugin_rows.delete_of_group])
-def test_rows_go_with_a_job_or_a_group(db: Database, delete: Any) -> None:
-    toys = Toys(of_jobs={"toys_thing": "id"}, of_groups={"toys_thing": "id"})
-    plugin_tables.upgrade(db, {"toys": toys})
-    is_group = delete is plugin_rows.delete_of_group
+def test_rows_go_with_a_job_or_a_group(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin_rows, "IN_LIMIT", 2)
+    names = ("toys_wish", "toys_gift")
+    wishes, gifts = (Table(name, MetaData(), Column("job_id", Integer), Column("group_id", Integer)) for name in names)
+
+    def make(conn: Any) -> None:
+        wishes.create(conn)
+        gifts.create(conn)
+
+    of_jobs, of_groups = dict.fromkeys(names, "job_id"), {"toys_wish": "group_id"}
+    toys = {"toys": Toys(Migration("0001", make), tables=names, of_jobs=of_jobs, of_groups=of_groups)}
+    plugin_tables.upgrade(db, toys)
+
+    def left(conn: Any) -> list[list[tuple[int, int]]]:
+        return [sorted(tuple(row) for row in conn.execute(select(item))) for item in (wishes, gifts)]
+
     with db.write() as conn:
-        conn.execute(insert(THINGS), [{"id": number, "name": str(number)} for number in (1, 2, 3)])
-        delete(conn, {"toys": toys}, 2 if is_group else [1, 2])
-        assert sorted(conn.scalars(select(THINGS.c.id))) == ([1, 3] if is_group else [3])
+        for item in (wishes, gifts):
+            conn.execute(insert(item), [{"job_id": n, "group_id": 9 - n} for n in range(1, 6)])
+        plugin_rows.delete_of_jobs(conn, toys, [1, 2, 5])
+        assert left(conn) == [[(3, 6), (4, 5)], [(3, 6), (4, 5)]]
+        plugin_rows.delete_of_group(conn, toys, 5)
+        assert left(conn) == [[(3, 6)], [(3, 6), (4, 5)]]
+
+
+def test_a_table_may_have_the_name_of_its_plugin(db: Database) -> None:
+    mine, others = (Table(name, MetaData(), Column("id", Integer, primary_key=True)) for name in ("toys", "toysbox"))
+    toys = {"toys": Toys(Migration("0001", mine.create), tables=("toys",))}
+    plugin_tables.upgrade(db, toys)
+    plugin_tables.check(db, toys)
+    assert KnownTables(toys["toys"]).owns("toys")
+    assert not KnownTables(toys["toys"]).owns(others.name)
+    with db.write() as conn:
+        mine.drop(conn)
 
 
 def test_a_prefix_of_our_own_tables_is_refused(db: Database) -> None:

@@ -14,18 +14,12 @@ from xwheel.scheduler.cluster.node_locks import NodeLocks, default_lock_dir
 NODE, OTHER = "0123456789abcdef", "fedcba9876543210"
 
 
-def end(locks: NodeLocks) -> None:
-    """Let go of the lock without deleting the file, as the end of a process does."""
-    assert locks._held is not None
-    os.close(locks._held[1])
-
-
 def test_r18_a_node_lives_for_as_long_as_its_process(tmp_path: Path) -> None:
     holder, asker = NodeLocks(tmp_path / "locks"), NodeLocks(tmp_path / "locks")
     assert not asker.has_ended(NODE)  # never heard of
     holder.hold(NODE)
     assert not asker.has_ended(NODE)
-    end(holder)
+    holder.leave()  # as the end of its process does
     assert asker.has_ended(NODE)
     assert asker.has_ended(NODE)  # asking takes nothing away
 
@@ -49,7 +43,7 @@ def test_r18_a_killed_process_has_ended(tmp_path: Path) -> None:
 def test_a_copy_on_another_machine_says_nothing(tmp_path: Path) -> None:
     holder = NodeLocks(tmp_path, boot="one start of one machine")
     holder.hold(NODE)
-    end(holder)
+    holder.leave()  # as the end of its process does
     assert NodeLocks(tmp_path, boot="one start of one machine").has_ended(NODE)
     assert not NodeLocks(tmp_path, boot="another").has_ended(NODE)
     assert not NodeLocks(tmp_path, boot="").has_ended(NODE)  # a system without such an id
@@ -97,7 +91,7 @@ def test_a_folder_that_others_may_write_to_is_not_used(
 def test_what_others_may_write_is_not_believed(tmp_path: Path) -> None:
     holder = NodeLocks(tmp_path / "locks")
     holder.hold(NODE)
-    end(holder)
+    holder.leave()  # as the end of its process does
     assert holder.has_ended(NODE)
     (tmp_path / "locks").chmod(0o777)
     assert not holder.has_ended(NODE)
@@ -106,10 +100,10 @@ def test_what_others_may_write_is_not_believed(tmp_path: Path) -> None:
 def test_files_of_nodes_that_are_in_no_row_are_swept(tmp_path: Path) -> None:
     gone, alive, known = NodeLocks(tmp_path), NodeLocks(tmp_path), NodeLocks(tmp_path)
     gone.hold(NODE)
-    end(gone)
+    gone.leave()  # as the end of its process does
     alive.hold(OTHER)
     known.hold("00000000")
-    end(known)
+    known.leave()
     NodeLocks(tmp_path).sweep({"00000000"})
     assert sorted(path.stem for path in tmp_path.iterdir()) == ["00000000", OTHER]
     alive.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ class RoutingNode:
     """A chooser with real threads and a hand-moved clock and network."""
 
     def __init__(self, *routers: Any, says: dict[str, bool | None] | None = None, limit: int = 100) -> None:
+        self._others = set(threading.enumerate())
         self.clock = ManualClock(NOW)
         self.wire = Wire(dict.fromkeys(ADDRESSES, True) if says is None else says)
         self.back: list[int] = []
@@ -41,6 +43,11 @@ class RoutingNode:
             limit=limit,
         )
         self.executors = [make_executor(address, instance=address) for address in ADDRESSES]
+
+    def threads(self, router: str = "HANGS") -> list[threading.Thread]:
+        """Return the threads in which a router of this node works or waits for work."""
+        alive = set(threading.enumerate()) - self._others
+        return [item for item in alive if item.name == f"xwheel-route-{router}"]
 
     def choose(self, run: Run, job: Job) -> Sequence[RegisteredExecutor] | None:
         return self.chooser.choose(run, job, self.executors, self.clock.now_ms())
@@ -135,9 +142,10 @@ def test_a_choice_is_asked_for_again_once_it_is_old_or_wrong() -> None:
     assert node.choose(other, job) is None
     node.settle(7)
     assert node.chosen(other, job) == "2"
+    assert node.chooser.has_chosen(other.id)
     node.clock.advance(5000)
     node.chooser.step(node.clock.now_ms())
-    assert not node.chooser._choices
+    assert not any(node.chooser.has_chosen(item.id) for item in (run, other, third))
 
 
 def test_no_more_than_the_limit_are_out() -> None:
@@ -200,7 +208,7 @@ def test_a_router_that_hangs_fails_its_runs_and_holds_up_no_other(hanging: Hangi
     assert len(node.chooser) == 0
     # as soon as it comes back it is called again
     hanging.go_on.set()
-    wait_for(lambda: not node.chooser._threads.hanging()["HANGS"])
+    wait_for(lambda: not node.threads())
     job, (run,) = cases("HANGS", 1, 60)
     assert node.choose(run, job) is None
     node.settle(9)
@@ -229,7 +237,7 @@ def test_stopping_lets_everybody_go_and_takes_nobody(hanging: Hanging) -> None:
     with pytest.raises(RouteError, match="the node stops"):
         answer.result(0)
     hanging.go_on.set()
-    wait_for(lambda: not any(item.threads for item in node.chooser._groups.values()))
+    wait_for(lambda: not node.threads("ALIVE") and not node.threads())
     assert node.back == []
     assert node.choose(make_run(7), make_job(route_strategy="ALIVE")) == ()
 
@@ -240,7 +248,7 @@ def test_only_an_answer_that_should_have_been_an_envelope_is_logged(
 ) -> None:
     """Old peers and busy proxies answer beats with an HTTP status each second: that is a no, and no news."""
     node = RoutingNode(FirstAlive())
-    node.wire._answer = lambda call: HttpResult(  # type: ignore[method-assign]
+    node.wire.answer = lambda call: HttpResult(  # type: ignore[method-assign]
         key=call.key, status=status, body=b"<html>", error="", sent=True, cost_ms=1
     )
     job, (run,) = cases("ALIVE", 1)

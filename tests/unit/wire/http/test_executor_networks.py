@@ -82,6 +82,16 @@ def test_a_node_for_its_own_machine_takes_executors_there_and_nothing_else_speci
             policy.check(normalise_address(address))
 
 
+def test_s1_the_zone_of_an_address_opens_nothing() -> None:
+    policy = networks("0.0.0.0", "fd00::/8")
+    for address in ("fd00:ec2::254", "fd00:ec2::254%eth0", "fe80::1%eth0", "::1%lo"):
+        said = policy.refusal(address)
+        assert said is not None, address
+        assert said.startswith(f"{address} is ")
+    assert policy.refusal("fd12:3456::7%eth0") is None
+    assert "is no address" in str(policy.refusal("10.0.0.1%eth0"))
+
+
 def test_a_setting_allows_networks_and_a_metadata_service_only_by_its_address() -> None:
     policy = networks("0.0.0.0", "127.0.0.0/8", "169.254.0.0/16", "100.100.100.200/32")
     for address in ("http://127.0.0.1:1", "http://localhost:1", "http://169.254.7.7:1", "http://100.100.100.200:1"):

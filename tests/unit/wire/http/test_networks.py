@@ -49,6 +49,8 @@ from xwheel.wire.http.networks import PlainUrl, refused_kind
         ("2001:db8::1", "documentation"),
         ("fc00::1", "private"),
         ("fd00:ec2::254", "a cloud's metadata service"),
+        ("fd00:ec2::254%eth0", "a cloud's metadata service"),
+        ("::ffff:169.254.169.254%1", "a cloud's metadata service"),
         ("fe80::1", "link-local"),
         ("fe80::1%eth0", "link-local"),
         ("fec0::1", "site-local"),
