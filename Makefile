@@ -230,7 +230,7 @@ NIGHT := not nightly
 test-%: $(VENV)/plugins/%/.ready
 	cd plugins/$* && $(TESTS) $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q $(if $(shell grep '^markers.*nightly' plugins/$*/pyproject.toml),-m '$(NIGHT)') $(if $(filter $*,$(WIDE)),-n $(SUITE_JOBS) --dist loadfile)
 
-# executors of other languages that tests start, which needs nothing of ours; what is not there the tests build themselves
+# builds executors of other languages before the tests need them; a test builds what is missing
 peers:
 	$(STAGE) $(PYTHON) -c 'from tests.interop import go_peers, java_peers; go_peers.GO.build(); java_peers.JAVA[-1].build()'
 

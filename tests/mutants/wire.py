@@ -237,7 +237,7 @@ MISTAKES: Final = [
         file="xwheel/wire/codec.py",
         old="not_yet=item.get(NOT_YET) is True,\n    )\n\n\ndef encode_states",
         new="not_yet=bool(item.get(NOT_YET)),\n    )\n\n\ndef encode_states",
-        why="Whatever an executor says in place of 'not yet' would count as that.",
+        why="Any word of an executor would count as 'not yet'.",
         tests=("tests/contract/test_wire_golden.py",),
     ),
     Mistake(

@@ -146,7 +146,7 @@ class PasswordPlaces:
         raise PasswordsBusyError(f"no password could be judged within {self._wait_s:g} s: ask again in a moment")
 
     def _make_room(self, mine: _Waiting) -> None:
-        """Refuse the caller whose address asked most often. That can be this caller.
+        """Refuse a caller of the address that asked most often. It can be the caller that asks now.
 
         If several addresses asked as often, the caller that came last is refused.
         """

@@ -89,7 +89,7 @@ def _acknowledge(background: Background) -> Callable[[ExecutorCalls, falcon.Requ
     def _take_outcomes(self: ExecutorCalls, _req: falcon.Request, caller: Caller, body: bytes) -> Response:
         items, _ = codec.decode_callbacks(body)
         reporter = Reporter(caller.group_id)
-        outcomes = [executor_calls.outcome_of(item, reporter) for item in items]
+        outcomes = [executor_calls.reported_outcome(item, reporter) for item in items]
         background.finish(self._parts.finisher, outcomes)
         return Response(code=contract.OK)
 

@@ -11,8 +11,8 @@ from itertools import islice
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from cronsim import CronSim
-from hypothesis import given
+from cronsim import CronSim, CronSimError
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fuzz_cron import changes
@@ -129,14 +129,18 @@ def test_what_a_missing_hour_held_fires_when_it_is_over_if_asked_in_its_last_sec
     assert schedule.next_ms(end_ms - 1) == end_ms
 
 
+@example(expression="* * 30 2 *", after_s=BEGIN_S)
 @given(
     expression=EXPRESSIONS, after_s=st.integers(BEGIN_S // MINUTE_S, END_S // MINUTE_S).map(lambda at: at * MINUTE_S)
 )
 def test_it_fires_when_debians_cron_does(expression: str, after_s: int) -> None:
     expression = re.sub(r"\b(\w+)-\1/\d+", r"\1", expression)  # cron's own 5-5/2 is 5, cronsim's is 5/2
     after = datetime.fromtimestamp(after_s, UTC)
-    theirs = [int(found.timestamp()) for found in islice(CronSim(expression, after), 10)]
-    assert first_fires(expression, len(theirs), after_s) == theirs
+    try:
+        theirs = [int(found.timestamp()) for found in islice(CronSim(expression, after), 10)]
+    except CronSimError:  # it refuses a day that none of the months has
+        theirs = []
+    assert first_fires(expression, len(theirs) or 1, after_s) == theirs
 
 
 @pytest.mark.parametrize(

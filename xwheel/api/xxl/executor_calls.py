@@ -131,7 +131,7 @@ class ExecutorCalls:
         items, bad = codec.decode_callbacks(body)
         # committed before the reply: what raises here becomes code 500, and the executor keeps its spool
         reporter = Reporter(caller.group_id)
-        statuses = self._parts.finisher.finish([outcome_of(item, reporter) for item in items])
+        statuses = self._parts.finisher.finish([reported_outcome(item, reporter) for item in items])
         if not bad and len(statuses) == len(items) and set(statuses.values()) <= {OutcomeStatus.FINISHED}:
             return Response(code=contract.OK)
         unknown, settled = _judge(items, bad, statuses)
@@ -226,8 +226,8 @@ def _unknown_group(app_name: str) -> errors.WireError:
     )
 
 
-def outcome_of(item: CallbackItem, reporter: Reporter) -> Outcome:
-    """Return what an executor reported as the outcome of a run, and who says so."""
+def reported_outcome(item: CallbackItem, reporter: Reporter) -> Outcome:
+    """Return what an executor reported as the outcome of a run, with who says so."""
     reason, message = reported(item.reason, item.message)
     is_given_back = reason is RunReason.FAILED_OVER and bool(item.job_id and item.instance)
     if reason is RunReason.FAILED_OVER and not is_given_back:

@@ -218,7 +218,7 @@ class ClusterLease(Lease):
                 " know of some, and may start others again"
             )
             doubt_ms = before_ms - self._known_until_ms(before_ms)
-            # this renewal is one that the database knows, and that was not confirmed before
+            # the database counts this renewal as well
             logger.error(text, self._renewals - 1, self.owner, known, doubt_ms // 1000 + 1)
             return True
         if has_moved:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
-from xwheel.api.xxl.executor_calls import outcome_of
+from xwheel.api.xxl.executor_calls import reported_outcome
 from xwheel.clock import ManualClock
 from xwheel.errors import HiddenError, RevisionError, StorageError
 from xwheel.model import BlockScope, BlockStrategy, Job, Reporter, Run, RunState
@@ -122,7 +122,7 @@ def reported(run: Run, **changes: Any) -> Outcome:
         message="given back",
         instance=run.instance or "",
     )
-    return outcome_of(replace(item, **changes), Reporter(None))
+    return reported_outcome(replace(item, **changes), Reporter(None))
 
 
 def test_what_was_sent_when_it_was_due_cannot_be_given_back(early: HandNode) -> None:

@@ -241,12 +241,12 @@ def test_rows_go_with_a_job_or_a_group(db: Database, monkeypatch: pytest.MonkeyP
 
 
 def test_a_table_may_have_the_name_of_its_plugin(db: Database) -> None:
-    mine, others = (Table(name, MetaData(), Column("id", Integer, primary_key=True)) for name in ("toys", "toysbox"))
+    mine = Table("toys", MetaData(), Column("id", Integer, primary_key=True))
     toys = {"toys": Toys(Migration("0001", mine.create), tables=("toys",))}
     plugin_tables.upgrade(db, toys)
     plugin_tables.check(db, toys)
     assert KnownTables(toys["toys"]).owns("toys")
-    assert not KnownTables(toys["toys"]).owns(others.name)
+    assert not KnownTables(toys["toys"]).owns("toysbox")
     with db.write() as conn:
         mine.drop(conn)
 

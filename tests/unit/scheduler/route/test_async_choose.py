@@ -206,6 +206,7 @@ def test_a_router_that_hangs_fails_its_runs_and_holds_up_no_other(hanging: Hangi
     assert sum("did not choose within 30 s" in text for text in messages) == async_choose.THREADS
     assert sum("hangs in 4 calls" in text for text in messages) == 3
     assert len(node.chooser) == 0
+    assert len(node.threads()) == async_choose.THREADS
     # as soon as it comes back it is called again
     hanging.go_on.set()
     wait_for(lambda: not node.threads())
@@ -236,6 +237,7 @@ def test_stopping_lets_everybody_go_and_takes_nobody(hanging: Hanging) -> None:
     node.probes.stop()
     with pytest.raises(RouteError, match="the node stops"):
         answer.result(0)
+    assert node.threads()
     hanging.go_on.set()
     wait_for(lambda: not node.threads("ALIVE") and not node.threads())
     assert node.back == []
