@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import os
 import sys
+import threading
 from pathlib import Path
+from types import CodeType
 from typing import Final
 
 _PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
@@ -19,6 +22,9 @@ _AT_LOCKS: Final = frozenset({
     "_acquireLock", "_releaseLock",  # of logging, until Python 3.12
 })  # fmt: skip
 _HANDLE: Final = logging.Handler.handle.__code__  # from Python 3.13 on it takes the lock by itself
+
+_LOOKING: Final = threading.RLock()  # held while collections of garbage are off; a copy is forked when they are not
+os.register_at_fork(before=_LOOKING.acquire, after_in_parent=_LOOKING.release, after_in_child=_LOOKING.release)
 
 
 def interrupt(thread_id: int, error: type[BaseException]) -> bool:
@@ -49,15 +55,34 @@ def _set(thread_id: int, error: type[BaseException] | None) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), argument)
 
 
+def functions_of(thread_id: int) -> list[CodeType]:
+    """Return the code of the functions that a thread is in, the innermost first; nothing of a thread that has ended.
+
+    Python makes the frames of another thread only as they are asked for. Until Python 3.12 a collection of garbage may
+    begin there; its finalizers let the other thread go on, whose frames end. What Python returns then is memory that
+    holds something else, and the process crashes or stands still (https://github.com/python/cpython/issues/106883).
+    Therefore none begins meanwhile.
+    """
+    functions: list[CodeType] = []
+    with _LOOKING:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            frame = sys._current_frames().get(thread_id)
+            while frame is not None:
+                functions.append(frame.f_code)
+                frame = frame.f_back
+        finally:
+            if collects:
+                gc.enable()
+    return functions
+
+
 def _must_not_be_interrupted(thread_id: int) -> bool:
-    frame = sys._current_frames().get(thread_id)
-    if frame is None:
+    functions = functions_of(thread_id)
+    if not functions:
         return False
-    code = frame.f_code
-    if code.co_name in _AT_LOCKS or code is _HANDLE or code.co_filename.startswith(_PACKAGE):
+    innermost = functions[0]
+    if innermost.co_name in _AT_LOCKS or innermost is _HANDLE or innermost.co_filename.startswith(_PACKAGE):
         return True
-    while frame is not None:
-        if frame.f_code.co_filename == _RUN_LOG:
-            return True
-        frame = frame.f_back
-    return False
+    return any(function.co_filename == _RUN_LOG for function in functions)

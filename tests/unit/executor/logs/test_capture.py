@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import logging
 import sys
 import threading
@@ -19,6 +18,7 @@ from xwheel.executor.handlers import handler_of
 from xwheel.executor.logs.capture import CAPTURE
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.running.execution import Execution
+from xwheel.executor.running.interrupts import functions_of
 from xwheel.executor.running.runners import Lifecycles, run_in_thread
 from xwheel.wire.messages import CallbackItem, RunKey, TriggerRequest
 
@@ -49,8 +49,8 @@ class Run:
 
     def where(self) -> str:
         """Return the name of the function that the thread is in now."""
-        frame = sys._current_frames().get(self.thread.ident or 0)
-        return frame.f_code.co_name if frame is not None else ""
+        functions = functions_of(self.thread.ident or 0)
+        return functions[0].co_name if functions else ""
 
     def wait_until_in(self, name: str) -> None:
         deadline = time.monotonic() + 30
@@ -73,7 +73,7 @@ class Runs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.logs = RunLogs(folder, SystemClock())
-        self._numbers = itertools.count(1)
+        self._started: list[Run] = []
         self._captures = False
 
     def start(self, function: Callable[[], object]) -> Run:
@@ -82,9 +82,14 @@ class Runs:
             self._captures = True
             CAPTURE.install()
             FOREIGN.addHandler(CAPTURE._handler)
-        return Run(self.logs, next(self._numbers), function)
+        run = Run(self.logs, len(self._started) + 1, function)
+        self._started.append(run)
+        return run
 
     def close(self) -> None:
+        """End what still runs, as after a failure, so that the tests that follow have their streams for themselves."""
+        for run in self._started:
+            run.kill()
         if self._captures:
             CAPTURE.remove()
             FOREIGN.removeHandler(CAPTURE._handler)
@@ -152,10 +157,12 @@ def test_r6_a_kill_of_a_run_that_waits_for_a_log_handler_leaves_its_lock_free(ru
     leaked = 0
     for _ in range(ROUNDS):
         foreign.acquire()
-        run = runs.start(lambda: FOREIGN.warning("waits"))
-        run.wait_until_in("acquire")
-        run.execution.inject(JobKilledError)
-        foreign.release()
+        try:
+            run = runs.start(lambda: FOREIGN.warning("waits"))
+            run.wait_until_in("acquire")
+            run.execution.inject(JobKilledError)
+        finally:
+            foreign.release()
         run.kill()
         if not foreign.is_free():
             leaked += 1
@@ -223,11 +230,10 @@ def test_r6_a_condition_that_a_killed_run_waited_to_enter_is_free_again(runs: Ru
     leaked = 0
     for _ in range(ROUNDS // 10):
         condition = threading.Condition()
-        condition.acquire()
-        run = runs.start(enter)
-        run.wait_until_in("__enter__")
-        run.execution.inject(JobKilledError)
-        condition.release()
+        with condition:
+            run = runs.start(enter)
+            run.wait_until_in("__enter__")
+            run.execution.inject(JobKilledError)
         run.kill()
         leaked += not condition.acquire(blocking=False)
     assert leaked == 0
