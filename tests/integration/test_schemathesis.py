@@ -154,6 +154,7 @@ def busy(api: Api) -> Api:
 
 
 @pytest.mark.long(50)
+@pytest.mark.timeout(900)  # a slow machine with other tests next to this one took more than the usual five minutes
 @pytest.mark.parametrize(
     ("chained", "examples"),
     [
