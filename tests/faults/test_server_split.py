@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from tests.faults.injectors.proxy import Proxy
 from tests.faults.test_server_failover import NAME, Two, _settings, pair, two
@@ -83,17 +85,25 @@ def test_of_two_mariadb_servers_none_is_used_until_one_is_left(
     two: Two, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     two.write_to(0)
-    with second(two.url.replace("xwheel:", "plain:"), tmp_path) as node:
+    with second(two.url.replace("xwheel:", "plain:"), tmp_path) as node, ThreadPoolExecutor() as threads:
         lease = node.scheduler.core.lease
         wait_until(lease.may_act)
+        waiting = threads.submit(_wait_long, node.scheduler.core.db)
         two.servers[1].do("SET GLOBAL read_only = 0")
         wait_until(lambda: "split brain" in caplog.text, CONTACT_S)
         wait_until(lambda: not lease.may_act(), CONTACT_S)
+        assert "no answer within" in str(waiting.exception(CONTACT_S))  # of a server that is not used any more
         time.sleep(2 * LEASE_S)
         assert not lease.may_act()
         two.write_to(0)
         wait_until(lease.may_act)
         assert lease.epochs
+
+
+def _wait_long(db: Database) -> None:
+    """Wait for an answer that comes after the test."""
+    with db.limited(statement_ms=120_000), db.read() as conn:
+        conn.execute(text("SELECT SLEEP(120)"))
 
 
 def _base(port: int) -> str:

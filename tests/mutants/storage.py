@@ -320,6 +320,20 @@ MISTAKES: Final = [
         tests=("tests/unit/storage/database/test_servers.py",),
     ),
     Mistake(
+        file="xwheel/storage/database/servers.py",
+        old="            self._end_waits(fresh)",
+        new="            pass",
+        why="A thread waits its whole time for the answer of a server that is not used any more.",
+        tests=("tests/unit/storage/database/test_servers.py",),
+    ),
+    Mistake(
+        file="xwheel/storage/database/deadline.py",
+        old="if answer.server in servers and ",
+        new="if ",
+        why="Where one server is left, the answers of all others are not waited for either.",
+        tests=(DEADLINE,),
+    ),
+    Mistake(
         file="xwheel/plugin/tables.py",
         old='        return max(owners, key=len, default="") == self.name',
         new="        return self.name in owners",

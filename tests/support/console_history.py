@@ -15,14 +15,12 @@ from benchmarks import _history
 from tests.support.databases import upgrade
 from xwheel.model import Run, RunState
 from xwheel.model.access import Grant, Permission, Role
-from xwheel.model.reasons import RunReason
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Connection, Database
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 FIRST_ID: Final = 50_000
-REASONS: Final = tuple(str(code) for code in RunReason if code)
 STATES: Final = (
     *(RunState.SUCCEEDED, RunState.SUCCEEDED, RunState.FAILED, RunState.SUCCEEDED, RunState.TIMED_OUT),
     *(RunState.LOST, RunState.KILLED, RunState.REFUSED, RunState.CANCELLED),

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.bare_app import DOCUMENT
 from tests.support.paths import DOCS, ROOT
-from xwheel.model.reasons import MARKS, REPORTED, SENTENCES, WAITS, RunReason, read_report
+from xwheel.model.reasons import MARKS, REPORTED, SENTENCES, RunReason, read_report
 from xwheel.scheduler.check import decide
 from xwheel.scheduler.records import Batch, Outcome, new_run, reported
 from xwheel.storage import runs
@@ -84,9 +84,10 @@ def test_executors_report_some_of_them() -> None:
     assert reported("a\nb", "text") == (RunReason.PLAIN, "text")
 
 
-def test_marks_are_those_that_checks_make() -> None:
-    assert (decide.IDLE, decide.KILLED, decide.WAITS) == MARKS
-    assert f"{decide.WAITS}:" == WAITS
+def test_the_page_tells_every_mark() -> None:
+    for mark, words in MARKS.items():
+        assert decide.read_mark(f"{mark}:17") == (mark, 17)
+        assert f"| `{mark}:<ms>` | {words} |" in PAGE, mark
 
 
 def test_the_document_and_the_page_tell_them_all() -> None:

@@ -68,9 +68,17 @@ REPORTED: Final = frozenset(
         RunReason.INTERRUPTED,
     }
 )
-# before a colon and a time: what the last check of a run found that is still running
-MARKS: Final = ("idle", "killed", "waits")
-WAITS: Final = "waits:"  # of one that its executor has, and has not begun: earlier runs are before it there
+# a mark says before a colon and a time what the last check of a run found that has not ended
+IDLE: Final = "idle"
+TOLD: Final = "told"
+KILLED: Final = "killed"
+WAITS: Final = "waits"
+MARKS: Final = {
+    IDLE: "Its executor says that it runs nothing of the job, and has not reported an end.",
+    TOLD: "Its executor says that it runs nothing of the job, and is told again and again to end it.",
+    KILLED: "Its executor says that it ended everything of the job, and has not reported an end.",
+    WAITS: "Its executor has it and has not begun it: earlier runs are before it there.",
+}
 SENTENCES: Final = {reason: reason.sentence for reason in RunReason if reason.sentence}
 
 

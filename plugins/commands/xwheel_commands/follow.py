@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from xwheel.cli.output import NOTHING, visible
 from xwheel.model import FINAL_STATES, RunState
+from xwheel.model.reasons import WAITS
 
 from xwheel_commands.connection import NodeApi
 from xwheel_commands.output import local_clock
@@ -42,6 +43,11 @@ def may_have_log(run: Run) -> bool:
     """Return whether an executor took a run; its word of the end may be written a moment before that it did."""
     took = run["accepted_ms"] is not None or run["result_code"] is not None
     return took and run["address"] is not None
+
+
+def note_of(run: Run) -> str:
+    """Return what a list says of a run: the word of its reason, or of what its last check found, else its message."""
+    return run["reason"].partition(":")[0] or run["message"][:60]
 
 
 def why(run: Run) -> str:
@@ -90,7 +96,7 @@ class Follower:
 
     def _tell(self, run: Run, runs: list[Run]) -> None:
         """Say what is new about a run."""
-        state, waits = run["state"], run["reason"].startswith("waits:")
+        state, waits = run["state"], run["reason"].startswith(WAITS)
         stage = "waiting" if waits else state
         if self._told.get(run["id"]) == stage or state == "dispatching":
             return

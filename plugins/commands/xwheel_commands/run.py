@@ -17,7 +17,7 @@ from xwheel.model import Origin, RunState
 from xwheel_commands import GROUPS
 from xwheel_commands.arguments import GroupFilter, JobFilter, LimitOption, WideOption
 from xwheel_commands.connection import NodeApi, connected, is_id
-from xwheel_commands.follow import FINAL, SUCCEEDED, Follower, last_attempts, may_have_log, why
+from xwheel_commands.follow import FINAL, SUCCEEDED, Follower, last_attempts, may_have_log, note_of, why
 from xwheel_commands.output import instant_ms, span_ms
 from xwheel_commands.run_log import LogWish, print_log, search_log
 from xwheel_commands.table import ALWAYS, Column, marked, moment
@@ -121,7 +121,7 @@ def list_runs(
             item["origin"],
             moment(item["due_ms"]),
             moment(item["finished_ms"]),
-            item["reason"] or item["message"][:60],
+            note_of(item),
             item["job_id"],
             item["group_id"],
             item["root_id"],

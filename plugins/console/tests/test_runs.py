@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import PASSWORD, SAID, Contexts, Open, Site, Watch, go_to, page_of, visit
 from playwright.sync_api import Locator, Page, Route, expect
-from tests.support.console_history import REASONS, a_month, write_history
+from tests.support.console_history import a_month, write_history
+from xwheel.model.reasons import MARKS, SENTENCES
 
 EVIL = "<img src=x onerror=alert(1)> \u202egnp.exe\u202c"
 STATIC = Path(__file__).resolve().parents[1] / "xwheel_console" / "static"
@@ -354,7 +355,9 @@ def test_the_timeline_has_a_bar_for_each_run(open_page: Open, site: Site) -> Non
 
 def test_each_reason_has_words() -> None:
     words = json.loads((STATIC / "i18n/en/runs.json").read_text())
-    assert {f"reason.{code}" for code in REASONS} <= words.keys()
+    assert {f"reason.{code}" for code in (*SENTENCES, *MARKS)} <= words.keys()
+    # a reason of runs that ended, too
+    assert words["reason.killed.running"] != words["reason.killed"]
 
 
 # the dashboard

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from xwheel_commands.connection import NodeApi
-from xwheel_commands.follow import Follower, last_attempts, may_have_log, why
+from xwheel_commands.follow import Follower, last_attempts, may_have_log, note_of, why
 
 
 def run(run_id: int, state: str, **fields: Any) -> dict[str, Any]:
@@ -38,6 +38,12 @@ def follow(*lists: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str
 
 
 RETRY = {"origin": "retry", "origin_key": 1, "attempt": 2, "retries_left": 0}
+
+
+def test_a_list_says_a_reason_or_what_the_last_check_found_or_the_message() -> None:
+    assert note_of(run(1, "running", reason="waits:1790000000000", message="of a send")) == "waits"
+    assert note_of(run(1, "refused", reason="no_executor", message="none is live")) == "no_executor"
+    assert note_of(run(1, "failed", message="x" * 61)) == "x" * 60
 
 
 def test_a_run_that_waits_on_its_executor_is_said_to_wait_and_took_what_it_took_there() -> None:

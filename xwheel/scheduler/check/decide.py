@@ -3,7 +3,7 @@
 While a run is open its ``reason`` may hold a mark with the time it was made: ``idle:<ms>`` once a foreign executor
 said that it has nothing of the job, ``told:<ms>`` once it said so and is sent the kill that was asked for all the
 same, ``killed:<ms>`` once it said that it ended everything of the job. ``waits:<ms>`` is when an xwheel executor said
-last that it has not begun it.
+last that it has not begun it. What a person reads of each stands in :data:`xwheel.model.reasons.MARKS`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from xwheel.model import RunReason, RunState
+from xwheel.model.reasons import IDLE, KILLED, MARKS, TOLD, WAITS
 from xwheel.scheduler.records import Outcome, reported
 from xwheel.storage.open_runs import Ahead, OpenRun
 from xwheel.wire.messages import CallbackItem, ExecutionState, StateAnswer
 
-IDLE: Final = "idle"
-TOLD: Final = "told"
-KILLED: Final = "killed"
-WAITS: Final = "waits"
 NEVER_MS: Final = 2**62  # the limit of a run without one
 # how soon an xwheel executor is asked whether a run has begun, and how seldom at most while it has not
 LOOK_MS: Final = 5000
@@ -216,7 +213,7 @@ def outcome_of(item: CallbackItem) -> Outcome:
 def read_mark(reason: str) -> tuple[str, int]:
     """Return what a mark says and since when; an empty word and 0 if there is none."""
     kind, _, since = reason.partition(":")
-    return (kind, int(since)) if kind in (IDLE, TOLD, KILLED, WAITS) and since.isdecimal() else ("", 0)
+    return (kind, int(since)) if kind in MARKS and since.isdecimal() else ("", 0)
 
 
 def _unknown_there(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:

@@ -9,8 +9,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from xwheel.model import RegisteredExecutor, RunState
+from xwheel.model.reasons import KILLED
 from xwheel.scheduler.check import decide
-from xwheel.scheduler.check.decide import KILLED, CheckRules, Decision
+from xwheel.scheduler.check.decide import CheckRules, Decision
 from xwheel.scheduler.check.questions import KEYS, Backoff, QuestionKind, Reply, RunQuestion, RunQuestions
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry, name_of

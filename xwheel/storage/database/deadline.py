@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -45,14 +45,18 @@ class ThreadLimits(threading.local):
 
 
 class AnswerDeadline:
-    """The answer that one connection waits for; the descriptor ``number`` of its socket belongs to this object."""
+    """The answer that one connection waits for; the descriptor ``number`` of its socket belongs to this object.
 
-    def __init__(self, limits: ThreadLimits, number: int) -> None:
+    ``server`` is the name and port of the one of several that is to give it.
+    """
+
+    def __init__(self, limits: ThreadLimits, number: int, server: tuple[str, int] | None) -> None:
         self.until_s = math.inf
         self.took_s = 0.0
         self._asked_s = -math.inf
         self._limits = limits
         self.number = number
+        self.server = server
         self._end = select.poll()
         self._end.register(number, select.POLLIN)
 
@@ -69,6 +73,7 @@ class AnswerDeadline:
     def shut(self) -> None:
         """End the wait: the connection is of no use any more."""
         self.until_s = math.inf
+        self.took_s = min(self.took_s, time.monotonic() - self._asked_s)
         twin = socket.socket(fileno=self.number)
         try:
             twin.shutdown(socket.SHUT_RDWR)
@@ -142,8 +147,15 @@ class Deadlines:
         """Return whether the deadline that this thread was given has passed."""
         return time.monotonic() >= self._limits.until_s
 
+    def end_waits(self, servers: Collection[tuple[str, int]]) -> None:
+        """End all that waits for an answer of these servers: what they write is lost."""
+        with self._guard:
+            for answer in list(self._answers):
+                if answer.server in servers and answer.until_s < math.inf and answer in self._answers:
+                    answer.shut()
+
     def _watch(self, connection: Any) -> None:
-        answer = AnswerDeadline(self._limits, os.dup(connection.fileno()))
+        answer = AnswerDeadline(self._limits, os.dup(connection.fileno()), getattr(connection, "server", None))
         with self._guard:
             self._answers.add(answer)
             self._is_closed = False

@@ -141,7 +141,9 @@ class Database:
             driver = import_module(f"xwheel.storage.database.watched_{name}")
             connect = driver.connect
             if listed := address.servers_of(parsed):
-                servers = Servers(listed, connect, self._note_move, driver.refusal, driver.identify)
+                servers = Servers(
+                    listed, connect, self._note_move, self._deadlines.end_waits, driver.refusal, driver.identify
+                )
                 connect, self.survey = servers.connect, servers.survey
             self._deadlines.attach(self.engine, connect)
             # of one that is not closed; the collector may run on the loop's own thread, which cannot wait for itself

@@ -50,6 +50,7 @@ class Servers:
         listed: Name and port of each.
         connect: Opens a connection with the driver's arguments and options within a time in seconds.
         moved: Told when connections go to another server than before.
+        end_waits: Ends all that waits for an answer of servers that must not be used any more.
         refusal: Makes the driver's error of a server that is not to be written to.
         identify: Asks a connection what its server is.
     """
@@ -59,11 +60,13 @@ class Servers:
         listed: Sequence[Place],
         connect: Connect,
         moved: Callable[[], None],
+        end_waits: Callable[[Collection[Place]], None],
         refusal: Callable[[str], Exception],
         identify: Callable[[Any], Identity],
     ) -> None:
         self._order = list(listed)  # replaced as a whole: threads read it without a lock
-        self._connect, self._moved, self._refusal, self._identify = connect, moved, refusal, identify
+        self._connect, self._refusal, self._identify = connect, refusal, identify
+        self._moved, self._end_waits = moved, end_waits
         self._barred: Mapping[Place, str] = {}  # servers that take writes and must not be used, and why
         self._newest = 0  # the highest timeline that was seen
         self._was_split = False
@@ -120,8 +123,8 @@ class Servers:
     def survey(self) -> bool:
         """Look whether another server takes writes, too, and bar those that must not be used then.
 
-        Returns whether connections may belong to a server that was not barred before. The server in use is asked only
-        if another one takes writes.
+        Returns whether connections may belong to a server that was not barred before; those that wait for one end at
+        once. The server in use is asked only if another one takes writes.
         """
         order = self._order
         taking = self._ask(order[1:])
@@ -143,6 +146,7 @@ class Servers:
             logger.warning("no wrong server of the database takes writes any more")
         if fresh:
             self._moved()
+            self._end_waits(fresh)
         return bool(fresh)
 
     def _ask(self, places: Sequence[Place]) -> dict[Place, Identity]:

@@ -19,6 +19,9 @@ PATIENCE_S = 30
 class Wire(Watched):
     """A driver's connection that is only a socket."""
 
+    failure = OSError
+    server = ("one", 1)
+
     def __init__(self) -> None:
         self.near, self.far = socket.socketpair()
 
@@ -150,6 +153,43 @@ def test_who_waits_while_the_database_is_closed_waits_no_longer_than_else(wires:
     service._thread.join(PATIENCE_S)
     assert not service.is_alive()
     assert deadlines.services == ()
+
+
+def test_only_what_waits_for_a_server_that_is_left_ends_at_once(wires: tuple[Wire, Wire]) -> None:
+    deadlines = Deadlines(PATIENCE_S)
+    for wire, name in zip(wires, ("left", "kept"), strict=True):
+        wire.server = (name, 1)
+        wire.near.setblocking(False)
+        deadlines._watch(wire)
+    deadlines.end_waits([("left", 1)])
+    assert [is_shut(wire) for wire in wires] == [False, False]  # none waits
+    for wire in wires:
+        assert wire.answer is not None
+        wire.answer.expect()
+    deadlines.end_waits([("left", 1)])
+    assert [is_shut(wire) for wire in wires] == [True, False]
+
+
+def is_shut(wire: Wire) -> bool:
+    try:
+        return wire.near.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+def test_a_wait_that_is_ended_says_how_long_it_was(wires: tuple[Wire, Wire]) -> None:
+    """It is shorter than what the server was given."""
+    deadlines = Deadlines(PATIENCE_S)
+    wire, _ = wires
+    wire.server = ("left", 1)
+    deadlines._watch(wire)
+
+    def ask() -> None:
+        deadlines.end_waits([("left", 1)])
+        raise OSError("it broke")
+
+    with pytest.raises(OSError, match=r"no answer within 0\.\d s"):
+        wire.awaited(ask)
 
 
 def test_a_statement_is_waited_for_no_longer_than_all_the_work_of_its_thread(wires: tuple[Wire, Wire]) -> None:

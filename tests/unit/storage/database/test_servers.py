@@ -14,7 +14,7 @@ from sqlalchemy.exc import DisconnectionError, OperationalError
 from xwheel.errors import ConfigError, DatabaseReadOnlyError, DatabaseRefusedError, DatabaseUnreachableError
 from xwheel.storage.database import address
 from xwheel.storage.database.errors import explain
-from xwheel.storage.database.servers import FRESH_S, Identity, Servers, choose
+from xwheel.storage.database.servers import FRESH_S, Identity, Place, Servers, choose
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -109,11 +109,13 @@ class Site:
         self.refusing: dict[str, Exception] = {}
         self.tried: list[tuple[str, float]] = []
         self.moves = 0
+        self.ended: list[set[Place]] = []
         self.identities = {name: Identity(name) for name, _ in PLACES}
         self.servers = Servers(
             PLACES,
             self._connect,
             self._moved,
+            lambda places: self.ended.append(set(places)),
             psycopg.errors.ReadOnlySqlTransaction,
             lambda made: self.identities[made.name],
         )
@@ -277,8 +279,9 @@ def test_a_promoted_standby_is_used_instead_of_the_primary(caplog: pytest.LogCap
     assert not site.survey("one")
     assert site.order == ["two", "three"]  # ours is asked only if another one takes writes
     assert (site.moves, caplog.text) == (0, "")
+    assert site.ended == []
     assert site.survey("one", "two")
-    assert site.moves == 1
+    assert (site.moves, site.ended) == (1, [{("one", 1)}])
     assert (
         "split brain: servers of the database that take writes: two:2, one:1; in use from now on: two:2" in caplog.text
     )
@@ -286,7 +289,7 @@ def test_a_promoted_standby_is_used_instead_of_the_primary(caplog: pytest.LogCap
         site.servers.check(first, None, None)
     assert site.connect().server == ("two", 2)
     assert not site.survey("one", "two")  # it is known
-    assert len(caplog.records) == 1
+    assert (len(site.ended), len(caplog.records)) == (1, 1)
 
 
 def test_an_old_primary_is_never_used_again_though_the_new_one_is_away() -> None:
