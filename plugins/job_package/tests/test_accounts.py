@@ -98,13 +98,16 @@ def test_changes_take_the_sessions_own_word(site: Site) -> None:
     """CON-3: nothing changes by GET, nor by a cookie alone, whatever page sends it."""
     session = site.sign_in(site.printed)
     path = f"packages/jobs/{site.job_id}/operations"
+    before = site.node.call("GET", path)["items"]
     for csrf in ("", "0" * 64):
         refused = site.ask("POST", path, session, csrf, {"operation": "Start"})
         assert (refused.status_code, "X-Xwheel-CSRF" in refused.text) == (403, True)
-    assert site.ask("GET", path, session, "").json()["items"] == []
+    assert site.ask("GET", path, session, "").json()["items"] == before
     done = site.ask("POST", path, session, session.json()["csrf"], {"operation": "Start"})
     assert done.status_code == 200, done.text
-    assert len(site.ask("GET", path, session, "").json()["items"]) == 1
+    newest = site.ask("GET", path, session, "").json()["items"][0]
+    assert (newest["operation"], newest["actor"]) == ("Start", "admin")
+    assert newest not in before
 
 
 def test_a_long_operation_log_is_read_in_pages(site: Site) -> None:
@@ -117,6 +120,7 @@ def test_a_long_operation_log_is_read_in_pages(site: Site) -> None:
     )
     assert site.query("SELECT count(*) FROM job_package_operation WHERE job_id > 999") == [(MANY,)]
     path = f"packages/jobs/{site.job_id}/operations"
+    site.node.call("POST", path, {"operation": "Start"})
     mine = site.node.call("GET", f"{path}?limit=50")["items"]
     assert {item["job_id"] for item in mine} == {site.job_id}
     plan = site.query(
