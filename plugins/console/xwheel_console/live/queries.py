@@ -31,7 +31,7 @@ class LiveRun(NamedTuple):
 
 # asked every second: to build them takes longer than to ask them of few rows
 _RUNS: Final = {
-    table: select(*(table.c[name] for name in LiveRun._fields[:-1]), table.c.reason.like(f"{WAITS}:%"))
+    table: select(*(table.c[name] for name in LiveRun._fields[:-1]), table.c.reason.like(f"{WAITS}%"))
     for table in RUN_TABLES
 }
 _WAITING: Final = _RUNS[open_run].where(open_run.c.state == RunState.PLANNED).limit(bindparam("most"))
