@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,9 +52,8 @@ def upload(node: NodeSite, path: Path) -> dict[str, Any]:
     return dict(answer.json())
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("saved")
+@contextmanager
+def site_in(folder: Path) -> Iterator[Site]:
     store = {"job_package": {"store": {"directory": str(folder / "store")}}}
     with NodeSite(folder / "node", "job_package", options=store, executors=0) as node:
         node.call("POST", "groups", {"app_name": "package-nodes", "title": "Packages"})
@@ -64,6 +64,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             number = next(item["job_id"] for item in made["jobs"] if item["name"] == "hello")
             found.append(json.loads(node.call("GET", f"jobs/{job['job_id']}/glue/1")["source"]))
         yield Site(node, number, {**found[0], "name": "hello"}, {**found[1], "name": "hello"})
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A node on which nothing is saved."""
+    with site_in(tmp_path_factory.mktemp("saved")) as found:
+        yield found
+
+
+@pytest.fixture
+def own_site(tmp_path: Path) -> Iterator[Site]:
+    """A node of one test."""
+    with site_in(tmp_path) as found:
+        yield found
 
 
 WRONG: Mapping[str, tuple[Mapping[str, object], str]] = {
@@ -122,34 +136,34 @@ def test_a_source_that_names_no_job_of_its_package_is_not_saved(site: Site, way:
     assert len(site.node.call("GET", f"jobs/{site.job_id}/glue")["items"]) == 1
 
 
-def test_what_the_store_itself_would_write_is_saved(site: Site) -> None:
-    answer = save(site, json.dumps(site.other))
+def test_what_the_store_itself_would_write_is_saved(own_site: Site) -> None:
+    answer = save(own_site, json.dumps(own_site.other))
     assert answer.status_code in (200, 201), answer.text
-    answer = save(site, json.dumps(site.source))
+    answer = save(own_site, json.dumps(own_site.source))
     assert answer.status_code in (200, 201), answer.text
 
 
-def test_an_old_source_is_compared_again_whichever_way_it_comes_back(site: Site) -> None:
+def test_an_old_source_is_compared_again_whichever_way_it_comes_back(own_site: Site) -> None:
     """Roll back of a source and of a job, and a copy: of a package that the store has no more."""
-    number = save(site, json.dumps(site.other)).json()["number"]
-    revision = site.node.call("GET", f"jobs/{site.job_id}")["revision"]
-    kept = site.call("POST", "jobs", fields_of(site, json.dumps(site.other), name="kept")).json()["id"]
-    save(site, json.dumps(site.source))
+    number = save(own_site, json.dumps(own_site.other)).json()["number"]
+    revision = own_site.node.call("GET", f"jobs/{own_site.job_id}")["revision"]
+    kept = own_site.call("POST", "jobs", fields_of(own_site, json.dumps(own_site.other), name="kept")).json()["id"]
+    save(own_site, json.dumps(own_site.source))
     gone = requests.delete(
-        f"{site.node.url}/api/v1/packages/{site.other['package_id']}",
+        f"{own_site.node.url}/api/v1/packages/{own_site.other['package_id']}",
         params={"force": "true"},
-        headers={"Authorization": f"Bearer {site.node.token}"},
+        headers={"Authorization": f"Bearer {own_site.node.token}"},
         timeout=60,
     )
     assert gone.json()["state"] == "deleted", gone.text
     answers = [
-        site.call("POST", f"jobs/{site.job_id}/glue/{number}/restore", {"remark": "back"}),
-        site.call("POST", f"jobs/{site.job_id}/versions/{revision}/restore", {}),
-        site.call("POST", f"jobs/{kept}/copy", {"name": "a copy"}),
+        own_site.call("POST", f"jobs/{own_site.job_id}/glue/{number}/restore", {"remark": "back"}),
+        own_site.call("POST", f"jobs/{own_site.job_id}/versions/{revision}/restore", {}),
+        own_site.call("POST", f"jobs/{kept}/copy", {"name": "a copy"}),
     ]
     for answer in answers:
         assert answer.status_code in (400, 422), answer.text
-        assert f"package_id: there is no package {site.other['package_id']} in the store" in answer.text
+        assert f"package_id: there is no package {own_site.other['package_id']} in the store" in answer.text
 
 
 def test_a_node_without_a_store_saves_no_source(tmp_path: Path) -> None:
