@@ -136,7 +136,7 @@ def find(name: str, place: str) -> str:
     path = Path(place) / name
     found = str(path) if place and path.exists() else shutil.which(name)
     if not found:
-        raise RuntimeError(f"{name} is not installed; .ci/run names the Debian package")
+        raise RuntimeError(f"{name} is not installed; .ci/run or CONTRIBUTING.md names its Debian package")
     return found
 
 
