@@ -47,7 +47,7 @@ def may_have_log(run: Run) -> bool:
 
 def note_of(run: Run) -> str:
     """Return what a list says of a run: the word of its reason, or of what its last check found, else its message."""
-    return run["reason"].partition(":")[0] or run["message"][:60]
+    return str(run["reason"].partition(":")[0] or run["message"][:60])
 
 
 def why(run: Run) -> str:
